@@ -1,0 +1,1 @@
+"""How the server processes start: gunicorn, TLS, workers, listeners."""
