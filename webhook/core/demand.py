@@ -1,0 +1,52 @@
+"""What a pod asks of an allocator: its QoS class, and for each container whole cores, devices and memory."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.pod import ContainerKind
+
+
+class QosClass(enum.Enum):
+    """Quality of service classes (kubernetes/kubernetes:pkg/apis/core/v1/helper/qos/qos.go)."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDemand:
+    """One init container, sidecar or app container. Ephemeral containers ask for nothing and are left out."""
+
+    name: str
+    kind: ContainerKind
+    cpu_millicores: int = 0
+    """The CPU request after defaulting from the limit, rounded up to a millicore as the API server does."""
+    devices: tuple[tuple[str, int], ...] = ()
+    """(resource, count) of the limits of every resource that is not cpu, memory, ephemeral-storage or hugepages, in name order;
+    a count of 0 is kept: it still gives a hint (``domain/kubelet-code-as-oracle.md`` 3)."""
+    memory_bytes: tuple[tuple[str, int], ...] = ()
+    """(``memory`` or ``hugepages-*``, bytes) of the requests, in name order."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDemand:
+    """A pod's whole demand. Equal demands are equal values, so decisions can be kept per demand."""
+
+    qos: QosClass
+    containers: tuple[ContainerDemand, ...]
+    """Init containers and sidecars in their order, then app containers: the order of the kubelet's admission."""
+    has_pod_level_resources: bool = False
+    """Pod-level CPU or memory is set: CPU and memory managers then give no hints and no exclusive CPUs (1.34+)."""
+    has_resource_claims: bool = False
+    totals: Mapping[str, int] = field(default_factory=dict, compare=True, hash=False)
+    """What a scheduler counts (``resource -> amount``; cpu in millicores, everything else in whole units or bytes): the effective
+    request with sidecars, init containers, pod-level resources and overhead
+    (kubernetes/component-helpers:resource/helpers.go). ``pods`` is not in it."""
+
+    def exclusive_cpus(self, container: ContainerDemand) -> int:
+        """Return the whole cores that a static CPU manager would pin for ``container``: 0 unless Guaranteed and integral."""
+        if self.qos is not QosClass.GUARANTEED or self.has_pod_level_resources or container.cpu_millicores % 1000:
+            return 0
+        return container.cpu_millicores // 1000
