@@ -47,7 +47,7 @@ class Ask:
     """group/resource, such as ``pods`` or ``apps/deployments``."""
 
 
-# --- edits: what mutate changes, as typed values; ``webhook.wire.patch`` turns them into JSON Patch on the raw object ---
+# Edits: what mutate changes, as typed values; ``webhook.wire.patches`` turns them into JSON Patch on the raw object.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class SetAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class RequireNodeLabel:
-    """AND ``key In values`` into every non-empty required node selector term; make one term where there is no affinity."""
+    """AND ``key In values`` into every non-empty required node selector term; without affinity make one term."""
 
     key: str
     values: tuple[str, ...]

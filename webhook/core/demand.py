@@ -24,8 +24,8 @@ class ContainerDemand:
     cpu_millicores: int = 0
     """The CPU request after defaulting from the limit, rounded up to a millicore as the API server does."""
     devices: tuple[tuple[str, int], ...] = ()
-    """(resource, count) of the limits of every resource that is not cpu, memory, ephemeral-storage or hugepages, in name order;
-    a count of 0 is kept: it still gives a hint (``domain/kubelet-code-as-oracle.md`` 3)."""
+    """(resource, count) of the limits of every resource that is not cpu, memory, ephemeral-storage or hugepages, in
+    name order;     a count of 0 is kept: it still gives a hint (``domain/kubelet-code-as-oracle.md`` 3)."""
     memory_bytes: tuple[tuple[str, int], ...] = ()
     """(``memory`` or ``hugepages-*``, bytes) of the requests, in name order."""
 
@@ -41,12 +41,12 @@ class PodDemand:
     """Pod-level CPU or memory is set: CPU and memory managers then give no hints and no exclusive CPUs (1.34+)."""
     has_resource_claims: bool = False
     totals: Mapping[str, int] = field(default_factory=dict, compare=True, hash=False)
-    """What a scheduler counts (``resource -> amount``; cpu in millicores, everything else in whole units or bytes): the effective
-    request with sidecars, init containers, pod-level resources and overhead
+    """What a scheduler counts (``resource -> amount``; cpu in millicores, everything else in whole units or bytes):
+    the effective request with sidecars, init containers, pod-level resources and overhead
     (kubernetes/component-helpers:resource/helpers.go). ``pods`` is not in it."""
 
     def exclusive_cpus(self, container: ContainerDemand) -> int:
-        """Return the whole cores that a static CPU manager would pin for ``container``: 0 unless Guaranteed and integral."""
+        """Return the whole cores a static CPU manager pins for ``container``: 0 unless Guaranteed and integral."""
         if self.qos is not QosClass.GUARANTEED or self.has_pod_level_resources or container.cpu_millicores % 1000:
             return 0
         return container.cpu_millicores // 1000

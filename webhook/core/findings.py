@@ -40,9 +40,9 @@ class Family(enum.Enum):
 class Finding:
     """One thing that is wrong, with where, what was found, what is wanted and what to do.
 
-    ``code`` is one of ``webhook.core.reasons``; ``path`` is from the object's root, dots and brackets, annotation keys in
-    double quotes brackets: ``metadata.annotations["cpuset-scheduler"]``; ``problem`` is one sentence that names found and wanted and
-    ends with a period; ``next_step`` is one or two sentences, imperative.
+    ``code`` is one of ``webhook.core.reasons``; ``path`` is from the object's root, an annotation's key in brackets
+    and double quotes: ``metadata.annotations["cpuset-scheduler"]``; ``problem`` is one sentence that names found and
+    wanted and ends with a period; ``next_step`` is one or two sentences, imperative.
     """
 
     code: str

@@ -50,7 +50,7 @@ class KubeletConfig:
 
 @dataclass(frozen=True, slots=True)
 class CpuLayout:
-    """Logical CPUs as masks of CPU ids. Index in ``numa_cpus`` is the NUMA node's position (0..n-1), ids in ``Machine.numa_ids``."""
+    """Logical CPUs as masks of CPU ids; index in ``numa_cpus`` is the NUMA node's position in ``Machine.numa_ids``."""
 
     numa_cpus: tuple[int, ...]
     socket_cpus: tuple[int, ...]
@@ -81,7 +81,8 @@ class DeviceLayout:
     """The plugin's device ids, index as above; empty where they are not known."""
     reports_numa: bool = True
     """Whether the device plugin tells the kubelet NUMA ids at all. False: no hints, whatever ``numa_of_device`` says
-    (the ledger still draws the map by it). ``aliyun.com/gpu`` is not established (``domain/kubelet-topology.md`` 1.5)."""
+    (the ledger still draws the map by it). For ``aliyun.com/gpu`` this is not established
+    (``domain/kubelet-topology.md`` 1.5)."""
     foreign_numa: int = 0
     """Mask of devices that report only NUMA ids which the machine does not have: they count as having topology
     (``domain/kubelet-code-as-oracle.md`` 4)."""

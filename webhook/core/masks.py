@@ -35,7 +35,7 @@ def cpu_list(mask: int) -> str:
     return ",".join(runs)
 
 
-# A CPU id above this is a slip or an attack: Linux itself ends at 8,192 (CONFIG_NR_CPUS), and a mask is as long as its highest id.
+# Above this an id is a slip or an attack: Linux ends at 8,192 (CONFIG_NR_CPUS); a mask is as long as its highest id.
 HIGHEST_CPU_ID = 8191
 
 

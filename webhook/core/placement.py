@@ -1,4 +1,4 @@
-"""The protocol of allocator models: may this pod run on this machine in this state, where would it sit, and if not why."""
+"""The protocol of allocator models: may this pod run on this machine now, where would it sit, and if not why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class ContainerPlace:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a pod holds of a node as long as it lives: also the CPUs and devices of finished init containers that no app reused."""
+    """What a pod holds of a node while it lives, with what finished init containers left and no app reused."""
 
     cpus: int = 0
     devices: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""A pod as the rules see it: parsed once at the door (``webhook.wire``), frozen, with every field's path kept for findings."""
+"""A pod as the rules see it: parsed once at the door (``webhook.wire``), frozen, with the paths that findings name."""
 
 import enum
 from collections.abc import Mapping
@@ -85,11 +85,11 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class SpecProblem:
-    """What is wrong with the text of a NUMA spec annotation; ``kind`` is a stable word that a rule turns into a finding."""
+    """What is wrong with the text of a NUMA spec annotation; a rule turns the stable word ``kind`` into a finding."""
 
     kind: str
-    """One of: not_json, repairable_json, not_object, too_long, too_deep, near_key, foreign_key, duplicate_key, null_value,
-    wrong_type, unknown_value, missing_policy."""
+    """One of: not_json, repairable_json, not_object, too_long, too_deep, near_key, foreign_key, duplicate_key,
+    null_value, wrong_type, unknown_value, missing_policy."""
     key: str = ""
     found: str = ""
     wanted: str = ""
@@ -99,8 +99,8 @@ class SpecProblem:
 class NumaSpec:
     """A NUMA spec annotation read as strictly as we demand (issue 3, validate rule 1).
 
-    ``policy`` and ``exclusive`` hold the exact values where they are valid, else None. ``compact`` is the compact JSON text
-    where the annotation is valid or repairable (trailing commas, comments), else None.
+    ``policy`` and ``exclusive`` hold the exact values where they are valid, else None. ``compact`` is the compact
+    JSON text where the annotation is valid or repairable (trailing commas, comments), else None.
     """
 
     key: str
@@ -142,7 +142,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     numa_specs: tuple[NumaSpec, ...] = ()
-    """Every annotation that is the exact home of a NUMA spec in some dialect (see ``webhook.core.dialects``), parsed."""
+    """Every annotation that is the exact home of a NUMA spec in some dialect (``webhook.core.dialects``), parsed."""
     containers: tuple[Container, ...] = ()
     """Init containers and sidecars in their order, then app containers, then ephemeral ones."""
     pod_requests: ResourceList | None = None
@@ -161,7 +161,7 @@ class Pod:
     has_resource_claims: bool = False
     """``spec.resourceClaims`` is not empty: devices come by dynamic resource allocation."""
     owner_kind: str = ""
-    """Kind of the controlling owner reference, empty where none. Anyone can write it: never grounds for an exemption."""
+    """Kind of the controlling owner reference, else empty. Anyone can write it: never grounds for an exemption."""
     owner_name: str = ""
     is_mirror: bool = False
     """Carries ``kubernetes.io/config.mirror``: the API's image of a static pod, which the kubelet runs anyway."""
@@ -173,7 +173,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """One pod template of a workload; ``path`` is the path from the object's root to the template, such as ``spec.template``."""
+    """One pod template of a workload; ``path`` leads from the object's root to it, such as ``spec.template``."""
 
     path: str
     pod: Pod
