@@ -2,12 +2,15 @@
 
 Four things of the original that surprise, and that hold here too (``tests/core/test_against_kubernetes.py``):
 
-1. Where a digit is missing it is nought: ``.``, ``-``, ``k`` and ``Ki`` are all quantities, namely 0.
+1. Where digits are missing they are nought: ``.``, ``-``, ``k`` and ``Ki`` are all quantities, namely 0.
 2. ``E`` is ten to the 18th, ``E5`` is an exponent; an exponent is cut to 32 bits, so ``1e4294967296`` is 1.
 3. Only the binary suffixes are capped at 2^63-1. ``1e30`` stays 1e30.
 4. A quantity in JSON may stand between spaces (``" 24 "``), although the grammar has none.
 
-What is narrower here, so that a hostile text costs nothing: at most 512 characters, and at most ten to the 512th.
+What is narrower here, so that a hostile text costs nothing: at most 512 characters, and exponents from -512 to 512.
+
+The API server then rounds every amount of a pod's resource lists up to a thousandth (``SetDefaults_ResourceList`` in
+kubernetes/kubernetes:pkg/apis/core/v1/defaults.go), before any webhook runs: ``as_stored``.
 """
 
 import re
@@ -28,10 +31,10 @@ _MAX_BINARY: Final = (2**63 - 1) * NANOS
 _INT64: Final = range(-(2**63), 2**63)
 
 _SHAPE: Final = re.compile(
-    r"(?P<sign>[+-]?)(?P<number>(?P<whole>[0-9]*)(?P<point>\.?)(?P<fraction>[0-9]*))"
-    r"(?P<suffix>[eEinumkKMGTP]*[+-]?[0-9]*)",
+    r"(?P<sign>[+-]?+)(?P<whole>[0-9]*+)(?:\.(?P<fraction>[0-9]*+))?+(?P<suffix>[eEinumkKMGTP]*+[+-]?+[0-9]*+)",
     re.ASCII,
 )
+"""Possessive, so that a hostile text is read once and not in every way it could be split."""
 _DECIMAL: Final = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
@@ -80,6 +83,11 @@ class Quantity:
         """The amount in thousandths, rounded away from zero, as ``Quantity.MilliValue()`` of Kubernetes."""
         return _divide_away_from_zero(self.nanos, NANOS_PER_MILLI)
 
+    @property
+    def as_stored(self) -> "Quantity":
+        """The amount as a pod of the API server holds it: rounded away from zero to a thousandth."""
+        return Quantity(self.millicores * NANOS_PER_MILLI)
+
     def nearest_whole(self) -> int:
         """Return the whole number to offer instead: the nearest, a half up, at least 1 of what is more than 0."""
         if self.nanos <= 0:
@@ -116,7 +124,8 @@ def parse_quantity(value: str | float) -> Quantity:
             digits that mean it are read (``repr``), which is the same number.
 
     Raises:
-        QuantityError: the API server refuses the value, or it is longer than 512 characters, or more than 10^512.
+        QuantityError: the API server refuses the value, or it is longer than 512 characters, or its exponent
+            is beyond 512.
     """
     if not isinstance(value, str):
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -141,20 +150,18 @@ def _parse(text: str) -> Quantity:
     match = _SHAPE.fullmatch(text) or _SHAPE.fullmatch(text.strip(_JSON_PADDING))
     if match is None or not match[0]:
         raise QuantityError(f"{_shown(text)} is no quantity; wanted {_WANTED}")
-    negative = match["sign"] == "-"
-    whole, fraction, suffix = match["whole"].lstrip("0"), match["fraction"], match["suffix"]
-    if (binary := _BINARY.get(suffix)) is not None:
-        nanos = _scaled(int(whole + fraction or "0") << binary, 9 - len(fraction))
-        nanos = min(nanos, _MAX_BINARY)
+    whole, fraction, suffix = match["whole"], match["fraction"] or "", match["suffix"]
+    digits = (whole + fraction).lstrip("0")
+    if suffix in _BINARY:
+        nanos = min(_MAX_BINARY, _scaled(int(digits or "0") << _BINARY[suffix], 9 - len(fraction)))
+        lacks_digits = _BINARY[suffix] >= 50
     else:
         exponent = _decimal_exponent(text, suffix)
-        if not match["whole"] and not fraction and exponent < -9:  # "e-10": Go's slow path finds no digits there
-            raise QuantityError(f"{_shown(text)} is no quantity; wanted {_WANTED}")
-        unscaled = int(whole + fraction or "0")
-        if unscaled and exponent > _MAX_EXPONENT:
-            raise QuantityError(f"{_shown(text)} is more than ten to the {_MAX_EXPONENT}th")
-        nanos = _scaled(unscaled, exponent + 9 - len(fraction))
-    return Quantity(-nanos if negative else nanos)
+        nanos = _scaled(int(digits or "0"), exponent + 9 - len(fraction))
+        lacks_digits = exponent < -9
+    if lacks_digits and not whole and not fraction:  # "Pi", "e-10": the original's slow path wants a digit
+        raise QuantityError(f"{_shown(text)} is no quantity; wanted {_WANTED}")
+    return Quantity(-nanos if match["sign"] == "-" else nanos)
 
 
 _parse_short = lru_cache(maxsize=_CACHE_ENTRIES)(_parse)
@@ -168,15 +175,16 @@ def _decimal_exponent(text: str, suffix: str) -> int:
     exponent = int(match[1]) if match else _INT64.stop
     if exponent not in _INT64:
         raise QuantityError(f"{_shown(text)} is no quantity: its suffix {_shown(suffix)} is unknown; wanted {_WANTED}")
-    return (exponent + 2**31) % 2**32 - 2**31
+    exponent = (exponent + 2**31) % 2**32 - 2**31
+    if abs(exponent) > _MAX_EXPONENT:
+        raise QuantityError(f"{_shown(text)} has an exponent beyond {_MAX_EXPONENT}")
+    return exponent
 
 
 def _scaled(amount: int, exponent: int) -> int:
     """Return ``amount`` (not negative) times ten to the ``exponent``, rounded up to a whole number."""
     if exponent >= 0:
-        return amount * int(10**exponent) if amount else 0
-    if exponent < -2 * _MAX_TEXT_LENGTH:  # below one, whatever the digits were
-        return 1 if amount else 0
+        return amount * int(10**exponent)
     return -(-amount // int(10**-exponent))
 
 
