@@ -1,0 +1,12 @@
+// Command etcd is the etcd server and nothing else: upstream's own main lives in a module that cannot be required.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() {
+	etcdmain.Main(os.Args)
+}

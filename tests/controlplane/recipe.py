@@ -1,0 +1,173 @@
+"""How each program is built from published Go modules. Standard library only: it runs before anything is installed.
+
+Kubernetes is a module like any other once the staging modules, which its own go.mod replaces by folders, are replaced
+by the published ones: v1.X.Y of k8s.io/kubernetes goes with v0.X.Y of k8s.io/api and its sisters. etcd, Kubernetes and
+Helm are three modules, for their dependencies clash. The modules under gomod/ are committed with their sums; another
+Kubernetes version gets a scratch module of the same form.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from controlplane.binaries import (
+    ALL_PROGRAMS,
+    APISERVER,
+    DEFAULT_KUBERNETES_VERSION,
+    ETCD,
+    HELM,
+    KUBERNETES_PROGRAMS,
+    Binaries,
+    locate,
+    wanted_version,
+)
+
+MODULES = Path(__file__).parent / "gomod"
+
+
+class BuildError(Exception):
+    """The build cannot go on; the text is for the person who asked for it."""
+
+
+def main(arguments: list[str], environ: Mapping[str, str]) -> int:
+    """Build the named programs (all, where none is named) that are not there yet; print their folder last."""
+    unknown = [name for name in arguments if name not in ALL_PROGRAMS]
+    if unknown:
+        say(f"There is no program {', '.join(unknown)} here; choose from {', '.join(ALL_PROGRAMS)}.")
+        return 2
+    names = tuple(name for name in ALL_PROGRAMS if not arguments or name in arguments)
+    try:
+        binaries = locate(environ)
+        build(binaries, names, wanted_version(environ))
+    except (BuildError, ValueError, OSError) as error:
+        say(str(error))
+        return 1
+    except subprocess.CalledProcessError as error:
+        say(f"`{' '.join(error.cmd)}` ended with {error.returncode}; what it printed stands above.")
+        return 1
+    print(binaries.folder)  # noqa: T201 - the folder on standard output is the script's answer
+    return 0
+
+
+def build(binaries: Binaries, names: tuple[str, ...], version: str) -> None:
+    """Build those of the programs that the folder lacks; nothing is touched where it lacks none."""
+    if not binaries.missing(names):
+        return
+    if shutil.which("go") is None:
+        raise BuildError("Building the control plane needs Go 1.26 or later on the PATH (`go version`).")
+    binaries.folder.mkdir(parents=True, exist_ok=True)
+    with alone_in(binaries.folder):
+        absent = binaries.missing(names)
+        refuse_to_mix(binaries, absent, version)
+        if ETCD in absent:
+            go_build(MODULES / ETCD, ".", binaries.folder / ETCD, {})
+        of_kubernetes = [name for name in absent if name in KUBERNETES_PROGRAMS]
+        if of_kubernetes:
+            with kubernetes_module(version) as module:
+                for name in of_kubernetes:
+                    go_build(module, f"k8s.io/kubernetes/cmd/{name}", binaries.folder / name, version_stamp(version))
+        if HELM in absent:
+            stamp = {"helm.sh/helm/v4/internal/version.version": required_version(MODULES / HELM, "helm.sh/helm/v4")}
+            go_build(MODULES / HELM, "helm.sh/helm/v4/cmd/helm", binaries.folder / HELM, stamp)
+
+
+def refuse_to_mix(binaries: Binaries, absent: tuple[str, ...], version: str) -> None:
+    """Raise BuildError where the folder's API server is of another version than what would be put beside it."""
+    if binaries.missing((APISERVER,)) or not set(absent) & set(KUBERNETES_PROGRAMS):
+        return
+    found = binaries.kubernetes_version()
+    if found != version:
+        raise BuildError(
+            f"{binaries.folder} holds kube-apiserver {found}, so {version} is not built into it. "
+            f"Set K8S_VERSION={found}, or name another folder in KUBEBUILDER_ASSETS."
+        )
+
+
+def go_build(module: Path, package: str, target: Path, stamp: Mapping[str, str]) -> None:
+    """Build one program of a module; it gets its name only when it is whole, so that a broken-off build leaves none."""
+    say(f"Building {target.name} ...")
+    started = time.monotonic()
+    linker_flags = " ".join(["-s", "-w", *(f"-X {variable}={value}" for variable, value in stamp.items())])
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", linker_flags, "-o", str(unfinished), package]
+    try:
+        subprocess.run(command, cwd=module, env={**os.environ, "CGO_ENABLED": "0"}, check=True, stdout=sys.stderr)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    say(f"Built {target.name} in {time.monotonic() - started:.0f} s.")
+
+
+def version_stamp(version: str) -> dict[str, str]:
+    """What is linked in so that the programs tell their version; without it they say v0.0.0, and clients complain."""
+    major, minor = version.removeprefix("v").split(".")[:2]
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return {f"{package}.{name}": value for package in packages for name, value in values.items()}
+
+
+def required_version(module: Path, path: str) -> str:
+    """The version of a required module as the committed go.mod has it."""
+    found = re.search(rf"^\s*(?:require )?{re.escape(path)} (v\S+)", (module / "go.mod").read_text(), re.MULTILINE)
+    if found is None:
+        raise BuildError(f"{module / 'go.mod'} does not require {path}.")
+    return found[1]
+
+
+@contextmanager
+def kubernetes_module(version: str) -> Iterator[Path]:
+    """The folder of a module that builds Kubernetes: the committed one, or a scratch one for any other version."""
+    if version == DEFAULT_KUBERNETES_VERSION:
+        yield MODULES / "kubernetes"
+        return
+    with tempfile.TemporaryDirectory(prefix="numa-admission-kubernetes-") as folder:
+        module = Path(folder)
+        say(f"Resolving the modules of Kubernetes {version} ...")
+        # The download runs inside a module, for outside of one `go` may follow a workspace of the caller's.
+        (module / "go.mod").write_text("module controlplane.test/kubernetes\n")
+        command = ["go", "mod", "download", "-json", f"k8s.io/kubernetes@{version}"]
+        download = subprocess.run(command, cwd=module, check=True, stdout=subprocess.PIPE, text=True)
+        upstream = Path(json.loads(download.stdout)["GoMod"]).read_text()
+        (module / "go.mod").write_text(kubernetes_go_mod(upstream, version))
+        subprocess.run(["go", "mod", "tidy"], cwd=module, check=True, stdout=sys.stderr)
+        yield module
+
+
+def kubernetes_go_mod(upstream: str, version: str) -> str:
+    """The text of a go.mod that builds Kubernetes, from the text of its own go.mod; `go mod tidy` fills in the rest."""
+    staged = re.findall(r"^\s*(k8s\.io/\S+) => \./staging/", upstream, re.MULTILINE)
+    language = re.search(r"^go \S+$", upstream, re.MULTILINE)
+    if not staged or language is None:
+        raise BuildError(f"The go.mod of k8s.io/kubernetes {version} has no staging modules or no go line.")
+    godebug = re.search(r"^godebug \S+$", upstream, re.MULTILINE)
+    paragraphs = [
+        "module controlplane.test/kubernetes",
+        language[0],
+        *([godebug[0]] if godebug else []),
+        "tool (\n" + "".join(f"\tk8s.io/kubernetes/cmd/{name}\n" for name in sorted(KUBERNETES_PROGRAMS)) + ")",
+        f"require k8s.io/kubernetes {version}",
+        "replace (\n" + "".join(f"\t{path} => {path} v0{version.removeprefix('v1')}\n" for path in staged) + ")",
+    ]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the folder's build lock; a second build waits here and then finds everything made."""
+    with (folder / ".build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def say(sentence: str) -> None:
+    """Tell the person at the terminal; standard output is kept for the answer."""
+    print(sentence, file=sys.stderr, flush=True)  # noqa: T201 - a build script speaks on standard error

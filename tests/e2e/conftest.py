@@ -1,0 +1,73 @@
+"""Tests on a real control plane: one for the whole session, and our server as the process that an operator starts."""
+
+import os
+import re
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from controlplane.binaries import Binaries, locate  # noqa: E402 - the path is set above
+from controlplane.plane import ControlPlane  # noqa: E402 - as above
+from controlplane.starting import ALL_COMPONENTS, needed_programs, start  # noqa: E402 - as above
+from support_server import WebhookServer, running_server  # noqa: E402 - as above
+
+REQUIRE = "NUMA_ADMISSION_REQUIRE_E2E"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder, so that none can be forgotten."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def control_plane_binaries() -> Binaries:
+    """The programs of a whole control plane; without them the test is skipped, or fails where they are required."""
+    binaries = locate(os.environ)
+    missing = binaries.missing(needed_programs(ALL_COMPONENTS))
+    if missing:
+        sentence = f"{', '.join(missing)} not found in {binaries.folder}: run `make controlplane` once to build them."
+        if os.environ.get(REQUIRE) == "1":
+            pytest.fail(f"{sentence} ({REQUIRE}=1 demands these tests.)", pytrace=False)
+        pytest.skip(sentence)
+    return binaries
+
+
+@pytest.fixture(scope="session")
+def control_plane(control_plane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Real etcd, kube-apiserver, controllers and scheduler; tests share it, so each works in its own namespace."""
+    with start(control_plane_binaries, tmp_path_factory.mktemp("control-plane")) as plane:
+        yield plane
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a new namespace in which pods may be created; it goes with all that is in it."""
+    readable = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_"))[:40].strip("-")
+    name = f"{readable}-{uuid.uuid4().hex[:6]}"
+    control_plane.create_namespace(name)
+    yield name
+    # A namespace that goes lets no new pod in; then those that wait for a kubelet's last word are ended by force.
+    path = f"/api/v1/namespaces/{name}"
+    control_plane.api("DELETE", path).wanted()
+    control_plane.api("DELETE", f"{path}/pods?gracePeriodSeconds=0").wanted()
+
+
+@pytest.fixture
+def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., WebhookServer]]:
+    """Start our server as a process, `webhook_server(settings="...", extra=("--flag",))`; it is stopped at the end."""
+    with ExitStack() as stack:
+
+        def serve(settings: str | None = None, extra: tuple[str, ...] = ()) -> WebhookServer:
+            folder = tmp_path_factory.mktemp("webhook-server")
+            return stack.enter_context(running_server(folder, settings=settings, extra=extra))
+
+        yield serve
