@@ -85,7 +85,7 @@ def start_process(name: str, command: list[str], log: Path, environ: Mapping[str
             env=None if environ is None else dict(environ),
         )
     guard = subprocess.Popen(
-        ["/bin/sh", "-c", 'cat >/dev/null; kill -KILL -- "-$1"', "guard", str(process.pid)],
+        ["/bin/sh", "-c", 'cat >/dev/null; kill -s KILL -- "-$1"', "guard", str(process.pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
