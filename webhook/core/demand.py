@@ -40,6 +40,10 @@ class PodDemand:
     has_pod_level_resources: bool = False
     """Pod-level CPU or memory is set: CPU and memory managers then give no hints and no exclusive CPUs (1.34+)."""
     has_resource_claims: bool = False
+    numa_policy: str = ""
+    """The pod's own NUMA policy where its annotation states an exact one; only scheduler allocators look at it."""
+    numa_exclusive: str = ""
+    """``Required`` or ``Preferred`` where the annotation states it."""
     totals: Mapping[str, int] = field(default_factory=dict, compare=True, hash=False)
     """What a scheduler counts (``resource -> amount``; cpu in millicores, everything else in whole units or bytes):
     the effective request with sidecars, init containers, pod-level resources and overhead

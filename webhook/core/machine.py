@@ -154,6 +154,10 @@ class Machine:
         if self.distances and (len(self.distances) != count or any(len(row) != count for row in self.distances)):
             raise MachineError(f"distances are not {count} by {count}.")
 
+    def __hash__(self) -> int:
+        """Return a hash of what tells machines apart in practice; the whole value would cost microseconds per look-up."""
+        return hash((self.name, self.numa_ids, self.cpus.numa_cpus, self.reserved_cpus, self.kubelet.policy))
+
     @property
     def all_numa(self) -> int:
         """Mask of every NUMA position."""
@@ -178,6 +182,9 @@ class NodeState:
     unhealthy_devices: tuple[int, ...]
     busy_memory: tuple[tuple[tuple[int, int], ...], ...] = ()
     """Memory manager groups: per ``Machine.memory`` the pairs (NUMA mask, bytes) that are held."""
+    cpusets: tuple[int, ...] = ()
+    """The CPU mask of every pod that a scheduler bound to CPUs: a NUMA node is single, shared or idle by these
+    (``domain/koordinator-ack.md`` 2.5). Kubelet models leave it empty."""
 
     @staticmethod
     def empty(machine: Machine) -> "NodeState":

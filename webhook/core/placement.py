@@ -29,6 +29,8 @@ class Holding:
     """One mask per ``Machine.devices``."""
     memory: tuple[tuple[tuple[int, int], ...], ...] = ()
     """As ``NodeState.busy_memory``."""
+    cpuset: int = 0
+    """The CPUs that a scheduler bound the pod to, for ``NodeState.cpusets``; 0 on kubelet-allocated nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,118 @@
+"""Everything that can happen to the ledger, as values; ``Ledger.apply`` takes them in any order, doubled or late."""
+
+from dataclasses import dataclass
+
+from webhook.core.ledger.records import NodeRecord, PodRecord
+from webhook.core.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node was added or changed, or one of the sources of its topology did."""
+
+    record: NodeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node was removed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod was listed, added or changed."""
+
+    pod: PodRecord
+    is_history: bool = False
+    """It was bound before we looked: its place can only be guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """A pod was removed from the API server."""
+
+    uid: str
+    resource_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodsListed:
+    """A fresh list ended: pods that it does not hold are gone, but for claims and bindings younger than the list."""
+
+    uids: frozenset[str]
+    started_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodesListed:
+    """A fresh list of nodes ended: nodes that it does not hold are gone."""
+
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A create was admitted; the pod may never be stored."""
+
+    pod: PodRecord
+    node: str
+    placement: Placement
+    until_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BindingAdmitted:
+    """A binding was let through; it counts as bound until the watch shows it or the moment passes."""
+
+    uid: str
+    node: str
+    until_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BindingRefused:
+    """A binding was turned back; the pod keeps a place on ``steer_to`` (empty: none) until the moment passes."""
+
+    uid: str
+    steer_to: str
+    until_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """The kubelet did what the model did not expect: the places on this node are guesses until it drains or reports."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A checkpoint tells the place that a bound pod had before a restart: it was replayed then."""
+
+    uid: str
+    node: str
+    cpus: int
+    devices: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """Time has passed: claims and assumptions whose moment lies before it end."""
+
+
+LedgerEvent = (
+    NodeSeen
+    | NodeGone
+    | PodSeen
+    | PodGone
+    | PodsListed
+    | NodesListed
+    | Claimed
+    | BindingAdmitted
+    | BindingRefused
+    | Diverged
+    | Recalled
+    | Elapsed
+)

@@ -1,0 +1,281 @@
+"""The index of all nodes: which ones a pod may go to, and which have room, as bit masks of node slots."""
+
+from collections.abc import Iterator, Mapping
+
+from webhook.core.demand import PodDemand
+from webhook.core.ledger.columns import Column, LabelColumn, Sets
+from webhook.core.ledger.records import AllocatorKind, Eligibility, NodeRecord, NodeView
+from webhook.core.machine import Machine
+from webhook.core.masks import members
+from webhook.core.node_selection import (
+    KUBELET_EFFECTS,
+    SCHEDULER_EFFECTS,
+    NodeFacts,
+    Taint,
+    is_parsable,
+    requirement_matches,
+    tolerates_cordon,
+    untolerated,
+)
+from webhook.core.numa_room import RoomKey, conditions, numa_room
+from webhook.core.pod import NodeSelectorTerm, Operator, Requirement
+
+
+class NodeIndex:
+    """Slots of nodes and the columns over them. One writer; readers hold the same lock as the writer."""
+
+    def __init__(self) -> None:
+        """Start without nodes."""
+        self._slot_of: dict[str, int] = {}
+        self._name_of: list[str] = []
+        self._facts: list[NodeFacts | None] = []
+        self._vacant: list[int] = []
+        self._labels: dict[str, LabelColumn] = {}
+        self._taints: Sets[Taint] = Sets()
+        self._free: dict[str, Column] = {}
+        self._numa: dict[RoomKey, Column] = {}
+        self._groups: Sets[tuple[AllocatorKind, Machine | None]] = Sets()
+        """(allocator kind, machine) -> nodes."""
+        self.present = 0
+        self.ready = 0
+        self.cordoned = 0
+        self.known = 0
+        """Nodes whose machine is known."""
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return len(self._slot_of)
+
+    def slot(self, name: str) -> int | None:
+        """Return the slot of node ``name``, or None."""
+        return self._slot_of.get(name)
+
+    def name(self, slot: int) -> str:
+        """Return the name of the node in ``slot``."""
+        return self._name_of[slot]
+
+    def names(self, mask: int) -> Iterator[str]:
+        """Yield the names of the nodes in ``mask``, by slot."""
+        return (self._name_of[slot] for slot in members(mask))
+
+    # --- writing ---
+
+    def put(self, view: NodeView) -> None:
+        """Add or replace a node."""
+        name = view.record.name
+        slot = self._slot_of.get(name)
+        if slot is None:
+            slot = self._new_slot(name)
+        self._put_facts(slot, view.record.facts)
+        self._put_group(slot, view.record)
+        for resource, column in self._free.items():
+            if resource not in view.record.allocatable:
+                column.set(slot, 0)
+        self.put_room(view)
+
+    def put_room(self, view: NodeView) -> None:
+        """Replace what is free on a node that is in the index; nothing else of it has changed."""
+        slot = self._slot_of[view.record.name]
+        record = view.record
+        for resource, total in record.allocatable.items():
+            column = self._free.get(resource)
+            if column is None:
+                column = self._free[resource] = Column(len(self._name_of))
+            column.set(slot, total - view.full_totals.get(resource, 0))
+        if record.machine is not None and view.full_state is not None:
+            for key, widest in numa_room(record.machine, view.full_state).items():
+                numa_column = self._numa.get(key)
+                if numa_column is None:
+                    numa_column = self._numa[key] = Column(len(self._name_of))
+                numa_column.set(slot, widest)
+
+    def drop(self, name: str) -> None:
+        """Forget a node."""
+        slot = self._slot_of.pop(name)
+        bit = ~(1 << slot)
+        self._put_facts(slot, None)
+        for key, _ in list(self._groups.items()):
+            self._groups.remove(key, slot)
+        for column in (*self._free.values(), *self._numa.values()):
+            column.set(slot, 0)
+        self.present &= bit
+        self.known &= bit
+        self._name_of[slot] = ""
+        self._vacant.append(slot)
+
+    def _new_slot(self, name: str) -> int:
+        if self._vacant:
+            slot = self._vacant.pop()
+            self._name_of[slot] = name
+        else:
+            slot = len(self._name_of)
+            self._name_of.append(name)
+            self._facts.append(None)
+            for column in (*self._free.values(), *self._numa.values()):
+                column.grow(slot + 1)
+        self._slot_of[name] = slot
+        self.present |= 1 << slot
+        return slot
+
+    def _put_facts(self, slot: int, facts: NodeFacts | None) -> None:
+        old = self._facts[slot]
+        if old == facts:
+            return
+        self._facts[slot] = facts
+        for key, column in self._labels.items():
+            column.set(slot, old.labels.get(key) if old else None, facts.labels.get(key) if facts else None)
+        for taint in old.taints if old else ():
+            self._taints.remove(taint, slot)
+        for taint in facts.taints if facts else ():
+            self._taints.add(taint, slot)
+        bit = 1 << slot
+        self.ready = self.ready | bit if facts and facts.ready else self.ready & ~bit
+        self.cordoned = self.cordoned | bit if facts and facts.unschedulable else self.cordoned & ~bit
+
+    def _put_group(self, slot: int, record: NodeRecord) -> None:
+        bit = 1 << slot
+        for key, mask in list(self._groups.items()):
+            if mask & bit:
+                self._groups.remove(key, slot)
+        self._groups.add((record.allocator, record.machine), slot)
+        self.known = self.known | bit if record.machine is not None else self.known & ~bit
+        for column in self._numa.values():
+            column.set(slot, 0)
+
+    # --- who may take the pod ---
+
+    def matching(self, eligibility: Eligibility) -> int:
+        """Return the nodes that selector, required affinity and preset name allow; taints and readiness aside."""
+        mask = self.present
+        for key, value in eligibility.node_selector:
+            mask &= self._label(key).any_of((value,))
+        if eligibility.required_terms is not None:
+            terms = 0
+            for term in eligibility.required_terms:
+                terms |= self._term(term)
+            mask &= terms
+        if eligibility.node_name:
+            slot = self._slot_of.get(eligibility.node_name)
+            mask &= 0 if slot is None else 1 << slot
+        return mask
+
+    def repelling(self, eligibility: Eligibility) -> int:
+        """Return the nodes with a taint that the pod does not tolerate."""
+        # A pod that names its node bypasses the scheduler; the kubelet looks at NoExecute only
+        # (kubernetes/kubernetes:pkg/kubelet/lifecycle/predicate.go).
+        effects = KUBELET_EFFECTS if eligibility.node_name else SCHEDULER_EFFECTS
+        mask = 0
+        for taint, nodes in self._taints.items():
+            if untolerated(eligibility.tolerations, (taint,), effects) is not None:
+                mask |= nodes
+        return mask
+
+    def closed(self, eligibility: Eligibility) -> int:
+        """Return the nodes that take no new pod now: not ready, or cordoned and the pod does not tolerate that."""
+        closed = self.present & ~self.ready
+        if not eligibility.node_name and not tolerates_cordon(eligibility.tolerations):
+            closed |= self.cordoned
+        return closed
+
+    def eligible(self, eligibility: Eligibility) -> int:
+        """Return the nodes that a scheduler may bind the pod to now, room aside."""
+        mask = self.matching(eligibility)
+        return mask and mask & ~self.closed(eligibility) & ~self.repelling(eligibility)
+
+    def _label(self, key: str) -> LabelColumn:
+        column = self._labels.get(key)
+        if column is None:
+            values = {
+                slot: facts.labels[key] for slot, facts in enumerate(self._facts) if facts and key in facts.labels
+            }
+            column = self._labels[key] = LabelColumn(values)
+        return column
+
+    def _term(self, term: NodeSelectorTerm) -> int:
+        if term.is_empty or not is_parsable(term):
+            return 0
+        mask = self.present
+        for requirement in term.expressions:
+            mask &= self._expression(requirement)
+        for requirement in term.fields:
+            mask &= self._field(requirement)
+        return mask
+
+    def _expression(self, requirement: Requirement) -> int:
+        column = self._label(requirement.key)
+        match requirement.operator:
+            case Operator.IN:
+                return column.any_of(requirement.values)
+            case Operator.NOT_IN:
+                return self.present & ~column.any_of(requirement.values)
+            case Operator.EXISTS:
+                return column.present
+            case Operator.DOES_NOT_EXIST:
+                return self.present & ~column.present
+            case _:
+                mask = 0
+                for value, nodes in column.items():
+                    if requirement_matches(requirement, {requirement.key: value}):
+                        mask |= nodes
+                return mask
+
+    def _field(self, requirement: Requirement) -> int:
+        # A parsable field has one value; one other than metadata.name is an empty text, as in Go.
+        slot = self._slot_of.get(requirement.values[0]) if requirement.key == "metadata.name" else None
+        mask = 0 if slot is None else 1 << slot
+        if requirement.key != "metadata.name" and not requirement.values[0]:
+            mask = self.present
+        return mask if requirement.operator is Operator.IN else self.present & ~mask
+
+    # --- who has room ---
+
+    def with_plain_room(self, totals: Mapping[str, int], within: int) -> int:
+        """Return the nodes of ``within`` where the plain count of every resource leaves enough, and one more pod."""
+        mask = within
+        for resource, amount in totals.items():
+            if amount > 0:
+                column = self._free.get(resource)
+                mask &= column.at_least(amount) if column else 0
+        pods = self._free.get("pods")
+        return mask & pods.at_least(1) if pods else mask
+
+    def with_numa_room(self, demand: PodDemand, within: int) -> int:
+        """Return the nodes of ``within`` that pass the necessary condition of their allocator for ``demand``.
+
+        A node that is left out refuses the pod for sure; a node that is left in may still refuse.
+        """
+        result = 0
+        for key, nodes in self._groups.items():
+            candidates = nodes & within
+            if not candidates:
+                continue
+            kind, machine = key
+            if kind is AllocatorKind.KUBELET and machine is not None:
+                candidates = self._kubelet_room(demand, machine, candidates)
+            result |= candidates
+        return result
+
+    def _kubelet_room(self, demand: PodDemand, machine: Machine, candidates: int) -> int:
+        for key, need in conditions(machine, demand):
+            column = self._numa.get(key)
+            candidates &= column.at_least(need) if column else 0
+            if not candidates:
+                break
+        return candidates
+
+    def by_free_devices(self, resource: str, within: int) -> Iterator[int]:
+        """Yield the nodes of ``within`` in sets of equally many free devices of ``resource``, fewest first; 1 to 16."""
+        column = self._numa.get(("machine", resource, 0))
+        if column is None:
+            return
+        for count in range(1, 17):
+            least = column.at_least(count + 1)
+            nodes = within & least & ~column.at_least(count + 2)
+            if nodes:
+                yield nodes
+
+    def groups(self, within: int) -> Iterator[tuple[AllocatorKind, Machine | None, int]]:
+        """Yield (allocator kind, machine, nodes) of each group of equal machines that has nodes in ``within``."""
+        for (kind, machine), nodes in self._groups.items():
+            if nodes & within:
+                yield kind, machine, nodes & within

@@ -1,0 +1,187 @@
+"""What the ledger is told and what it keeps: nodes, pods, entries. All frozen; a change is a new value."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.demand import PodDemand
+from webhook.core.effective import demand_of
+from webhook.core.machine import Machine, NodeState
+from webhook.core.node_selection import NodeFacts
+from webhook.core.placement import ContainerPlace, Holding
+from webhook.core.pod import NodeSelectorTerm, Pod, Toleration
+
+
+class AllocatorKind(enum.Enum):
+    """Who hands out a node's NUMA nodes (``DESIGN.md`` 2)."""
+
+    KUBELET = "kubelet"
+    SCHEDULER = "scheduler"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node as its sources show it; ``machine`` is None where no source tells its NUMA nodes."""
+
+    facts: NodeFacts
+    allocatable: Mapping[str, int]
+    """Units as ``PodDemand.totals``: cpu in millicores, else whole units or bytes; ``pods`` included."""
+    machine: Machine | None = None
+    allocator: AllocatorKind = AllocatorKind.UNKNOWN
+    unhealthy: tuple[int, ...] = ()
+    """Mask of unhealthy devices per ``machine.devices``; empty where all are healthy."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.facts.name
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """What a pod demands of the node's name, labels and taints. Equal for all pods of one template."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    required_terms: tuple[NodeSelectorTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    node_name: str = ""
+    """``spec.nodeName`` preset at creation: only that node counts, and its taints of effect NoSchedule do not."""
+
+    @staticmethod
+    def of(pod: Pod) -> "Eligibility":
+        """Return what ``pod`` demands of a node."""
+        return Eligibility(tuple(sorted(pod.node_selector.items())), pod.required_terms, pod.tolerations, pod.node_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A place that a result annotation or the node's report tells."""
+
+    cpus: int | None
+    """Mask of exclusive CPUs; None where the source says nothing about CPUs."""
+    devices: tuple[tuple[str, int], ...] = ()
+    """(resource, mask of devices)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod in a few fields, from a watch or from a request."""
+
+    uid: str
+    namespace: str
+    name: str
+    demand: PodDemand
+    eligibility: Eligibility
+    node_name: str = ""
+    """The node it is bound to; empty while it is not."""
+    phase: str = "Pending"
+    is_deleting: bool = False
+    is_gated: bool = False
+    is_unschedulable: bool = False
+    """The scheduler found no node (PodScheduled=False, reason Unschedulable): it holds nothing."""
+    is_refused_at_binding: bool = False
+    """PodScheduled=False, reason SchedulerError: our bind guard (or another) turned its binding back."""
+    nominated_node: str = ""
+    is_answered: bool = False
+    """The kubelet has said something about it: phase is not Pending, or it has container statuses."""
+    created_seconds: float = 0.0
+    scheduler_name: str = "default-scheduler"
+    priority: int = 0
+    confirmed: Confirmed | None = None
+    resource_version: int = 0
+    failure_reason: str = ""
+    """``status.reason`` of a Failed pod."""
+    owner: str = ""
+    """Kind/name of the controlling owner, for the map and the proofs only."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ran to its end and holds nothing any more."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @staticmethod
+    def asked(pod: Pod, *, namespace: str) -> "PodRecord":
+        """Return the record of a pod in a CREATE review (not stored yet)."""
+        return PodRecord(
+            uid=pod.uid,
+            namespace=namespace,
+            name=pod.name or f"{pod.generate_name}*",
+            demand=demand_of(pod),
+            eligibility=Eligibility.of(pod),
+            is_gated=bool(pod.scheduling_gates),
+            scheduler_name=pod.scheduler_name or "default-scheduler",
+            priority=pod.priority,
+            owner=f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else "",
+        )
+
+
+class EntryState(enum.Enum):
+    """Where a pod stands between our first sight of it and its end (``DESIGN.md`` 4)."""
+
+    CLAIMED = "claimed"
+    PENDING = "pending"
+    BOUND = "bound"
+
+
+class Certainty(enum.Enum):
+    """On what a place rests, weakest first."""
+
+    VIRTUAL = "virtual"
+    """A place that the ledger chose for a pod that is not bound."""
+    GUESSED = "guessed"
+    REPLAYED = "replayed"
+    CONFIRMED = "confirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One pod in the ledger. ``node`` is empty while it has no place."""
+
+    pod: PodRecord
+    state: EntryState
+    node: str = ""
+    certainty: Certainty = Certainty.VIRTUAL
+    holding: Holding | None = None
+    """None where the allocator model finds no place or the topology is not known: its totals count all the same."""
+    places: tuple[ContainerPlace, ...] = ()
+    until_seconds: float | None = None
+    """When a claim, an admitted binding or a kept place ends unless the watch shows it."""
+    is_assumed: bool = False
+    """Bound by an admitted binding that the watch has not shown yet."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.pod.uid
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node with everything on it: an immutable value that readers may keep."""
+
+    record: NodeRecord
+    bound: tuple[Entry, ...] = ()
+    """In the order in which the kubelet took them."""
+    virtual: tuple[Entry, ...] = ()
+    bound_state: NodeState | None = None
+    """After the bound pods; None where the machine is not known."""
+    full_state: NodeState | None = None
+    """After the bound pods and the virtual places."""
+    bound_totals: Mapping[str, int] = field(default_factory=dict)
+    """Sum of the totals of the bound pods."""
+    full_totals: Mapping[str, int] = field(default_factory=dict)
+    since_seconds: float = 0.0
+    """When the free state last changed."""
+    is_doubted: bool = False
+    """The kubelet surprised the model here: the free state proves nothing until the node drains or reports."""
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether a place on it rests on a guess, so that its free state proves nothing."""
+        return self.is_doubted or any(entry.certainty is Certainty.GUESSED for entry in self.bound)
+
+    def free(self, resource: str, *, with_virtual: bool = True) -> int:
+        """Return what the plain count leaves of ``resource``, in the units of ``PodDemand.totals``; may be negative."""
+        totals = self.full_totals if with_virtual else self.bound_totals
+        return self.record.allocatable.get(resource, 0) - totals.get(resource, 0)
