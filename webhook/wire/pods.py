@@ -1,0 +1,223 @@
+"""A pod's JSON into ``webhook.core.pod.Pod``: every field that a rule reads, and a note of each that cannot be read.
+
+Nothing is raised for any value that JSON or YAML can hold. ``null`` is absent; what has a wrong type is absent too and
+stands in ``Pod.malformed``, so that a rule can refuse it. Paths are relative to the pod.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from webhook.core.pod import (
+    Container,
+    ContainerKind,
+    Malformed,
+    NodeSelectorTerm,
+    Operator,
+    Pod,
+    Requirement,
+    ResourceList,
+    Toleration,
+)
+from webhook.wire.numa_spec import NUMA_SPEC_HOMES, SpecHome, read_numa_specs
+from webhook.wire.shapes import (
+    JsonMap,
+    child,
+    describe,
+    read_list,
+    read_map,
+    read_quantities,
+    read_text,
+    read_text_map,
+)
+
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+REQUIRED_TERMS_PATH: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+
+_OPERATORS: Final = {operator.value: operator for operator in Operator}
+
+
+def read_pod(raw: object, *, namespace: str = "", homes: tuple[SpecHome, ...] = NUMA_SPEC_HOMES) -> Pod:
+    """Return the pod, or the pod of a template, that ``raw`` describes.
+
+    ``namespace`` is the request's; it stands above the object's own, which is empty where the client left it out.
+    """
+    faults: list[Malformed] = []
+    pod = read_map(raw, "", faults)
+    return read_pod_parts(
+        read_map(pod.get("metadata"), "metadata", faults),
+        read_map(pod.get("spec"), "spec", faults),
+        status=read_map(pod.get("status"), "status", faults),
+        namespace=namespace,
+        homes=homes,
+        faults=faults,
+    )
+
+
+def read_pod_parts(
+    metadata: JsonMap,
+    spec: JsonMap,
+    *,
+    status: JsonMap,
+    namespace: str,
+    faults: list[Malformed],
+    homes: tuple[SpecHome, ...] = NUMA_SPEC_HOMES,
+) -> Pod:
+    """Return the pod whose metadata, spec and status stand apart; ``faults`` holds what was malformed on the way."""
+    annotations = read_text_map(metadata.get("annotations"), "metadata.annotations", faults)
+    owner_kind, owner_name = _controller(metadata.get("ownerReferences"), faults)
+    pod_resources = read_map(spec.get("resources"), "spec.resources", faults)
+    priority = spec.get("priority")
+    if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
+        faults.append(Malformed("spec.priority", describe(priority), "a whole number"))
+        priority = None
+    return Pod(
+        namespace=namespace or read_text(metadata.get("namespace"), "metadata.namespace", faults),
+        name=read_text(metadata.get("name"), "metadata.name", faults),
+        generate_name=read_text(metadata.get("generateName"), "metadata.generateName", faults),
+        uid=read_text(metadata.get("uid"), "metadata.uid", faults),
+        labels=read_text_map(metadata.get("labels"), "metadata.labels", faults),
+        annotations=annotations,
+        numa_specs=read_numa_specs(annotations, homes),
+        containers=_containers(spec, faults),
+        pod_requests=_pod_level(pod_resources, "requests", faults),
+        pod_limits=_pod_level(pod_resources, "limits", faults),
+        overhead=read_quantities(spec.get("overhead"), "spec.overhead", faults),
+        node_name=read_text(spec.get("nodeName"), "spec.nodeName", faults),
+        node_selector=read_text_map(spec.get("nodeSelector"), "spec.nodeSelector", faults),
+        required_terms=read_required_terms(spec, faults),
+        tolerations=_tolerations(spec.get("tolerations"), faults),
+        scheduler_name=read_text(spec.get("schedulerName"), "spec.schedulerName", faults),
+        priority=priority or 0,
+        priority_class_name=read_text(spec.get("priorityClassName"), "spec.priorityClassName", faults),
+        scheduling_gates=_gates(spec.get("schedulingGates"), faults),
+        has_resource_claims=bool(read_list(spec.get("resourceClaims"), "spec.resourceClaims", faults)),
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+        is_mirror=MIRROR_ANNOTATION in annotations,
+        is_deleting=metadata.get("deletionTimestamp") is not None,
+        phase=read_text(status.get("phase"), "status.phase", faults),
+        malformed=tuple(faults),
+    )
+
+
+def read_required_terms(spec: JsonMap, faults: list[Malformed]) -> tuple[NodeSelectorTerm, ...] | None:
+    """Return the required node selector terms of a pod spec, one for each of the list, or None without any."""
+    affinity = read_map(spec.get("affinity"), "spec.affinity", faults)
+    node_affinity = read_map(affinity.get("nodeAffinity"), "spec.affinity.nodeAffinity", faults)
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return None
+    path = f"{REQUIRED_TERMS_PATH}.nodeSelectorTerms"
+    terms = read_list(read_map(required, REQUIRED_TERMS_PATH, faults).get("nodeSelectorTerms"), path, faults)
+    return tuple(_term(raw, f"{path}[{index}]", faults) for index, raw in enumerate(terms))
+
+
+def _term(raw: object, path: str, faults: list[Malformed]) -> NodeSelectorTerm:
+    term = read_map(raw, path, faults)
+    return NodeSelectorTerm(
+        _requirements(term.get("matchExpressions"), f"{path}.matchExpressions", faults),
+        _requirements(term.get("matchFields"), f"{path}.matchFields", faults),
+        path,
+    )
+
+
+def _requirements(raw: object, path: str, faults: list[Malformed]) -> tuple[Requirement, ...]:
+    requirements: list[Requirement] = []
+    for index, item in enumerate(read_list(raw, path, faults)):
+        here = f"{path}[{index}]"
+        requirement = read_map(item, here, faults)
+        operator = read_text(requirement.get("operator"), f"{here}.operator", faults)
+        values = read_list(requirement.get("values"), f"{here}.values", faults)
+        requirements.append(
+            Requirement(
+                key=read_text(requirement.get("key"), f"{here}.key", faults),
+                operator=_OPERATORS.get(operator, operator),
+                values=tuple(
+                    read_text(value, f"{here}.values[{position}]", faults) for position, value in enumerate(values)
+                ),
+                path=here,
+            )
+        )
+    return tuple(requirements)
+
+
+_CONTAINER_LISTS: Final = (
+    ("initContainers", ContainerKind.INIT),
+    ("containers", ContainerKind.APP),
+    ("ephemeralContainers", ContainerKind.EPHEMERAL),
+)
+
+
+def _containers(spec: JsonMap, faults: list[Malformed]) -> tuple[Container, ...]:
+    containers: list[Container] = []
+    for field, kind in _CONTAINER_LISTS:
+        raw_list = spec.get(field)
+        if raw_list is None:
+            continue
+        for index, raw in enumerate(read_list(raw_list, f"spec.{field}", faults)):
+            containers.append(read_container(raw, kind, f"spec.{field}[{index}]", faults))
+    return tuple(containers)
+
+
+def read_container(raw: object, kind: ContainerKind, path: str, faults: list[Malformed]) -> Container:
+    """Return one container; an init container that always restarts is a sidecar."""
+    container = read_map(raw, path, faults)
+    resources_path = f"{path}.resources"
+    resources = read_map(container.get("resources"), resources_path, faults)
+    if kind is ContainerKind.INIT and container.get("restartPolicy") == "Always":
+        kind = ContainerKind.SIDECAR
+    return Container(
+        name=read_text(container.get("name"), f"{path}.name", faults),
+        kind=kind,
+        path=path,
+        requests=read_quantities(resources.get("requests"), f"{resources_path}.requests", faults),
+        limits=read_quantities(resources.get("limits"), f"{resources_path}.limits", faults),
+        claims=bool(read_list(resources.get("claims"), f"{resources_path}.claims", faults)),
+    )
+
+
+def _pod_level(resources: JsonMap, field: str, faults: list[Malformed]) -> ResourceList | None:
+    if resources.get(field) is None:
+        return None
+    return read_quantities(resources[field], child("spec.resources", field), faults)
+
+
+def _tolerations(raw: object, faults: list[Malformed]) -> tuple[Toleration, ...]:
+    tolerations: list[Toleration] = []
+    for index, item in enumerate(read_list(raw, "spec.tolerations", faults)):
+        path = f"spec.tolerations[{index}]"
+        toleration = read_map(item, path, faults)
+        key, operator, value, effect = (
+            read_text(toleration.get(field), f"{path}.{field}", faults)
+            for field in ("key", "operator", "value", "effect")
+        )
+        tolerations.append(Toleration(key, operator, value, effect))
+    return tuple(tolerations)
+
+
+def _gates(raw: object, faults: list[Malformed]) -> tuple[str, ...]:
+    gates: list[str] = []
+    for index, item in enumerate(read_list(raw, "spec.schedulingGates", faults)):
+        path = f"spec.schedulingGates[{index}]"
+        gates.append(read_text(read_map(item, path, faults).get("name"), f"{path}.name", faults))
+    return tuple(gates)
+
+
+def _controller(raw: object, faults: list[Malformed]) -> tuple[str, str]:
+    """Return kind and name of the owner that controls the pod, else two empty texts."""
+    for index, item in enumerate(read_list(raw, "metadata.ownerReferences", faults)):
+        path = f"metadata.ownerReferences[{index}]"
+        owner = read_map(item, path, faults)
+        if owner.get("controller") is True:
+            return read_text(owner.get("kind"), f"{path}.kind", faults), read_text(
+                owner.get("name"), f"{path}.name", faults
+            )
+    return "", ""
+
+
+def raw_annotations(metadata: object) -> Mapping[str, object]:
+    """Return the annotations as they stand in ``metadata``, unread, for a look at their keys; empty where none."""
+    if not isinstance(metadata, dict):
+        return {}
+    annotations = metadata.get("annotations")
+    return annotations if isinstance(annotations, dict) else {}

@@ -1,0 +1,110 @@
+"""Rows of the table of workload kinds from the settings: a map in, a ``WorkloadKind`` or every fault out."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from webhook.wire.shapes import describe
+from webhook.wire.workload_kinds import (
+    EACH_ITEM,
+    EACH_MEMBER,
+    PATH_FORM,
+    PATH_WANTED,
+    Count,
+    TemplateRule,
+    WorkloadKind,
+    WorkloadKindError,
+    steps_of,
+)
+
+
+def workload_kind_from(raw: object) -> WorkloadKind:
+    """Return the row that a map of the settings describes.
+
+    ``{group, kind, templates: [{path, replicas: [path or {path, default, atMost, lessOneWhere}], inline, metadata}]}``;
+    ``group`` may be empty, ``replicas``, ``inline`` and ``metadata`` may be left out.
+
+    Raises:
+        WorkloadKindError: with every fault at once: a wrong type, an unknown or missing key, a path that is none, a
+            count whose wildcards are not its template's.
+    """
+    faults: list[str] = []
+    row = _fields(raw, "workload kind", {"group": str, "kind": str, "templates": list}, faults)
+    templates = tuple(
+        _template_from(item, f"templates[{index}]", faults) for index, item in enumerate(_items(row.get("templates")))
+    )
+    if not row.get("kind"):
+        faults.append("kind: found nothing, wanted a kind such as PyTorchJob.")
+    if not templates:
+        faults.append("templates: found none, wanted at least one.")
+    if faults:
+        raise WorkloadKindError("\n".join(faults))
+    return WorkloadKind(str(row.get("group", "")), str(row["kind"]), templates)
+
+
+def _template_from(raw: object, where: str, faults: list[str]) -> TemplateRule:
+    row = _fields(raw, where, {"path": str, "replicas": list, "inline": bool, "metadata": list}, faults)
+    path = _path_from(row.get("path"), f"{where}.path", faults)
+    wildcards = _wildcards(path)
+    counts: list[Count] = []
+    for index, item in enumerate(_items(row.get("replicas"))):
+        here = f"{where}.replicas[{index}]"
+        fields = {"path": str, "default": int, "atMost": str, "lessOneWhere": str}
+        count = {"path": item} if isinstance(item, str) else _fields(item, here, fields, faults)
+        paths = {
+            name: _path_from(count[name], f"{here}.{name}", faults)
+            for name in ("path", "atMost", "lessOneWhere")
+            if name in count
+        }
+        faults.extend(
+            f"{here}.{name}: found other wildcards than in {path}, wanted the same or the first of them."
+            for name, found in paths.items()
+            if _wildcards(found) != wildcards[: len(_wildcards(found))]
+        )
+        default = count.get("default", 1)
+        number = default if isinstance(default, int) else 1
+        counts.append(Count(paths.get("path", ""), number, paths.get("atMost", ""), paths.get("lessOneWhere", "")))
+    metadata = tuple(
+        _path_from(item, f"{where}.metadata[{index}]", faults) for index, item in enumerate(_items(row.get("metadata")))
+    )
+    faults.extend(
+        f"{where}.metadata: found a wildcard in {path}, wanted none." for path in metadata if _wildcards(path)
+    )
+    return TemplateRule(path, tuple(counts), row.get("inline") is True, metadata)
+
+
+def _fields(raw: object, where: str, types: Mapping[str, type], faults: list[str]) -> Mapping[str, object]:
+    """Return the members of ``raw`` that are known and of their type; a fault for each other."""
+    if not isinstance(raw, dict):
+        faults.append(f"{where}: found {describe(raw)}, wanted a map.")
+        return {}
+    fields: dict[str, object] = {}
+    for key, value in raw.items():
+        if key not in types:
+            faults.append(f"{where}: found the unknown key {describe(key)}, wanted one of {', '.join(types)}.")
+        elif not isinstance(value, types[key]) or (types[key] is int and isinstance(value, bool)):
+            faults.append(f"{where}.{key}: found {describe(value)}, wanted {_TYPE_WORDS[types[key]]}.")
+        else:
+            fields[key] = value
+    return fields
+
+
+_TYPE_WORDS: Final = {str: "a text", int: "a whole number", bool: "true or false", list: "a list"}
+
+
+def _items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _path_from(value: object, where: str, faults: list[str]) -> str:
+    if isinstance(value, str) and PATH_FORM.fullmatch(value):
+        return value
+    faults.append(f"{where}: found {describe(value)}, wanted {PATH_WANTED}.")
+    return ""
+
+
+def _wildcards(path: str) -> tuple[str, ...]:
+    """Return the beginning of ``path`` up to each of its wildcards."""
+    if not path:
+        return ()
+    steps = steps_of(path)
+    return tuple(".".join(steps[: index + 1]) for index, step in enumerate(steps) if step in (EACH_ITEM, EACH_MEMBER))
