@@ -18,6 +18,8 @@ from controlplane.users import ADMIN, Users
 
 READY_SECONDS = 60.0
 KUBECTL_SECONDS = 120.0
+# An API server that is asked to end first drains the open watches, its controllers' too, for up to a minute.
+DRAIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -156,9 +158,12 @@ class ControlPlane:
         """End the API server as a crash would; the store stays."""
         self.fleet.get(APISERVER).kill()
 
-    def restart_apiserver(self) -> None:
-        """Stop the API server, where it runs, start it again on its port, and wait until it is ready."""
-        self.fleet.get(APISERVER).stop()
+    def restart_apiserver(self, drain_seconds: float = DRAIN_SECONDS) -> None:
+        """Stop the API server, where it runs, start it again on its port, and wait until it is ready.
+
+        What has not ended by itself after the time to drain is killed.
+        """
+        self.fleet.get(APISERVER).stop(drain_seconds)
         self.start_apiserver()
 
     def start_apiserver(self) -> None:
