@@ -52,8 +52,11 @@ def demand_of(pod: Pod) -> PodDemand:
         totals.update(pod_level)
     for resource, quantity in pod.overhead.items():
         totals[resource] = totals.get(resource, 0) + quantity.millicores
+    spec = next((spec for spec in pod.numa_specs if spec.policy is not None), None)
     return PodDemand(
         qos=qos,
+        numa_policy=(spec.policy or "") if spec else "",
+        numa_exclusive=(spec.exclusive or "") if spec else "",
         containers=tuple(members),
         has_pod_level_resources=pod_level is not None,
         has_resource_claims=pod.has_resource_claims or any(container.claims for container in pod.containers),

@@ -1,6 +1,8 @@
 """The index of all nodes: which ones a pod may go to, and which have room, as bit masks of node slots."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import chain
+from typing import TypeVar
 
 from webhook.core.demand import PodDemand
 from webhook.core.ledger.columns import Column, LabelColumn, Sets
@@ -20,6 +22,8 @@ from webhook.core.node_selection import (
 from webhook.core.numa_room import RoomKey, conditions, numa_room
 from webhook.core.pod import NodeSelectorTerm, Operator, Requirement
 
+Key = TypeVar("Key", bound=Hashable)
+
 
 class NodeIndex:
     """Slots of nodes and the columns over them. One writer; readers hold the same lock as the writer."""
@@ -32,6 +36,7 @@ class NodeIndex:
         self._vacant: list[int] = []
         self._labels: dict[str, LabelColumn] = {}
         self._taints: Sets[Taint] = Sets()
+        self._total: dict[str, Column] = {}
         self._free: dict[str, Column] = {}
         self._numa: dict[RoomKey, Column] = {}
         self._groups: Sets[tuple[AllocatorKind, Machine | None]] = Sets()
@@ -40,7 +45,11 @@ class NodeIndex:
         self.ready = 0
         self.cordoned = 0
         self.known = 0
-        """Nodes whose machine is known."""
+        """Nodes whose machine and allocator are known."""
+        self.guessed = 0
+        """Nodes whose free state rests on a guess."""
+        self.freeing = 0
+        """Nodes on which a pod is terminating: room will come."""
 
     def __len__(self) -> int:
         """Return the number of nodes."""
@@ -68,26 +77,26 @@ class NodeIndex:
             slot = self._new_slot(name)
         self._put_facts(slot, view.record.facts)
         self._put_group(slot, view.record)
-        for resource, column in self._free.items():
-            if resource not in view.record.allocatable:
-                column.set(slot, 0)
+        self._put_allocatable(slot, view.record.allocatable)
         self.put_room(view)
 
     def put_room(self, view: NodeView) -> None:
         """Replace what is free on a node that is in the index; nothing else of it has changed."""
         slot = self._slot_of[view.record.name]
         record = view.record
+        slots = len(self._name_of)
         for resource, total in record.allocatable.items():
-            column = self._free.get(resource)
-            if column is None:
-                column = self._free[resource] = Column(len(self._name_of))
-            column.set(slot, total - view.full_totals.get(resource, 0))
+            _column(self._free, resource, slots).set(slot, total - view.full_totals.get(resource, 0))
         if record.machine is not None and view.full_state is not None:
             for key, widest in numa_room(record.machine, view.full_state).items():
-                numa_column = self._numa.get(key)
-                if numa_column is None:
-                    numa_column = self._numa[key] = Column(len(self._name_of))
-                numa_column.set(slot, widest)
+                _column(self._numa, key, slots).set(slot, widest)
+
+    def mark(self, view: NodeView) -> None:
+        """Note whether the free state of a node in the index rests on a guess, and whether room is being freed there."""
+        bit = 1 << self._slot_of[view.record.name]
+        self.guessed = self.guessed | bit if view.is_guessed else self.guessed & ~bit
+        freeing = any(entry.pod.is_deleting for entry in view.bound)
+        self.freeing = self.freeing | bit if freeing else self.freeing & ~bit
 
     def drop(self, name: str) -> None:
         """Forget a node."""
@@ -96,12 +105,17 @@ class NodeIndex:
         self._put_facts(slot, None)
         for key, _ in list(self._groups.items()):
             self._groups.remove(key, slot)
-        for column in (*self._free.values(), *self._numa.values()):
+        for column in self._columns():
             column.set(slot, 0)
         self.present &= bit
         self.known &= bit
+        self.guessed &= bit
+        self.freeing &= bit
         self._name_of[slot] = ""
         self._vacant.append(slot)
+
+    def _columns(self) -> Iterator[Column]:
+        return chain(self._total.values(), self._free.values(), self._numa.values())
 
     def _new_slot(self, name: str) -> int:
         if self._vacant:
@@ -111,7 +125,7 @@ class NodeIndex:
             slot = len(self._name_of)
             self._name_of.append(name)
             self._facts.append(None)
-            for column in (*self._free.values(), *self._numa.values()):
+            for column in self._columns():
                 column.grow(slot + 1)
         self._slot_of[name] = slot
         self.present |= 1 << slot
@@ -138,9 +152,18 @@ class NodeIndex:
             if mask & bit:
                 self._groups.remove(key, slot)
         self._groups.add((record.allocator, record.machine), slot)
-        self.known = self.known | bit if record.machine is not None else self.known & ~bit
+        is_known = record.machine is not None and record.allocator is not AllocatorKind.UNKNOWN
+        self.known = self.known | bit if is_known else self.known & ~bit
         for column in self._numa.values():
             column.set(slot, 0)
+
+    def _put_allocatable(self, slot: int, allocatable: Mapping[str, int]) -> None:
+        for columns in (self._total, self._free):
+            for resource, column in columns.items():
+                if resource not in allocatable:
+                    column.set(slot, 0)
+        for resource, amount in allocatable.items():
+            _column(self._total, resource, len(self._name_of)).set(slot, amount)
 
     # --- who may take the pod ---
 
@@ -229,13 +252,13 @@ class NodeIndex:
 
     # --- who has room ---
 
+    def could_hold(self, totals: Mapping[str, int], within: int) -> int:
+        """Return the nodes of ``within`` whose allocatable amounts, all free, are enough for ``totals``."""
+        return _at_least(self._total, totals, within)
+
     def with_plain_room(self, totals: Mapping[str, int], within: int) -> int:
         """Return the nodes of ``within`` where the plain count of every resource leaves enough, and one more pod."""
-        mask = within
-        for resource, amount in totals.items():
-            if amount > 0:
-                column = self._free.get(resource)
-                mask &= column.at_least(amount) if column else 0
+        mask = _at_least(self._free, totals, within)
         pods = self._free.get("pods")
         return mask & pods.at_least(1) if pods else mask
 
@@ -279,3 +302,21 @@ class NodeIndex:
         for (kind, machine), nodes in self._groups.items():
             if nodes & within:
                 yield kind, machine, nodes & within
+
+
+def _column(columns: dict[Key, Column], key: Key, slots: int) -> Column:
+    """Return the column of ``key``, made with ``slots`` zeros where it is new."""
+    column = columns.get(key)
+    if column is None:
+        column = columns[key] = Column(slots)
+    return column
+
+
+def _at_least(columns: Mapping[str, Column], amounts: Mapping[str, int], within: int) -> int:
+    """Return the nodes of ``within`` that have at least each of ``amounts``; a resource that no node has leaves none."""
+    mask = within
+    for resource, amount in amounts.items():
+        if amount > 0:
+            column = columns.get(resource)
+            mask &= column.at_least(amount) if column else 0
+    return mask

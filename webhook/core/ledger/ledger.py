@@ -353,6 +353,7 @@ class Ledger:
             self._index.put(view)
         elif before.full_state != view.full_state or before.full_totals != view.full_totals:
             self._index.put_room(view)
+        self._index.mark(view)
 
     def _lose(self, entry: Entry, now_seconds: float) -> None:
         """Reality took the virtual place of ``entry``: find another, or hold nothing."""
