@@ -187,11 +187,14 @@ def _tolerations(raw: object, faults: list[Malformed]) -> tuple[Toleration, ...]
     for index, item in enumerate(read_list(raw, "spec.tolerations", faults)):
         path = f"spec.tolerations[{index}]"
         toleration = read_map(item, path, faults)
-        key, operator, value, effect = (
-            read_text(toleration.get(field), f"{path}.{field}", faults)
-            for field in ("key", "operator", "value", "effect")
+        tolerations.append(
+            Toleration(
+                read_text(toleration.get("key"), f"{path}.key", faults),
+                read_text(toleration.get("operator"), f"{path}.operator", faults),
+                read_text(toleration.get("value"), f"{path}.value", faults),
+                read_text(toleration.get("effect"), f"{path}.effect", faults),
+            )
         )
-        tolerations.append(Toleration(key, operator, value, effect))
     return tuple(tolerations)
 
 

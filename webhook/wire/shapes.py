@@ -17,6 +17,7 @@ JsonMap = Mapping[str, object]
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 _KEY_LIMIT_CHARACTERS: Final = 320
 """The longest legal key: a prefix of 253 characters, a slash, a name of 63."""
+_QUANTITY_TYPES: Final = (str, int, float)
 _LONGEST_INTEGER_BITS: Final = 1024
 """Python refuses to print an integer of more than 4,300 digits, and nobody wants to read one."""
 
@@ -43,7 +44,7 @@ def describe(value: object) -> str:
         return f"the text {quoted(value, 80)}"
     if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER_BITS:
         return f"a number of {value.bit_length()} bits"
-    if isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         return f"the number {plain(str(value), 80)}"
     if isinstance(value, list):
         return "a list"
@@ -128,7 +129,7 @@ def read_quantities(value: object, path: str, faults: list[Malformed]) -> Mappin
 
 def _quantity(amount: object) -> Quantity | None:
     """Return the quantity that ``amount`` is, or None."""
-    if not isinstance(amount, str | int | float):
+    if not isinstance(amount, _QUANTITY_TYPES):
         return None
     try:
         return parse_quantity(amount)

@@ -1,7 +1,7 @@
 """The table of kinds that hold pod templates: a row says where the templates stand and how many pods each makes.
 
-A row is a value: a new kind is a new row here or in the settings (``webhook.wire.workload_rows``), and no other file changes.
-Versions are not in it: every API version of a kind is read by its structure.
+A row is a value: a new kind is a new row here or in the settings (``webhook.wire.workload_rows``), and no other file
+changes. Versions are not in it: every API version of a kind is read by its structure.
 
 A path is words joined by dots. ``name[]`` goes through every item of a list, ``*`` through every member of a map:
 ``spec.workerGroupSpecs[].template``, ``spec.tfReplicaSpecs.*.template``. A path of a count has the same wildcards as

@@ -1,0 +1,209 @@
+"""Edits of a pod as JSON Patch (RFC 6902) on the object as it came, and the proof that the patch does what it should.
+
+A patch that does not apply is HTTP 500 for the user even where the webhook may be ignored
+(kubernetes/apiserver:pkg/admission/plugin/webhook/mutating/dispatcher.go), and an ``add`` onto what is there replaces
+it. So every parent is looked at, made one level at a time where it is absent or null, and the finished patch is
+applied here before it is sent.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from webhook.core.decisions import Edit, RequireNodeLabel, SetAnnotation
+from webhook.core.pod import Malformed, NodeSelectorTerm, Operator, Requirement
+from webhook.wire.pods import read_required_terms
+from webhook.wire.shapes import describe, read_map, read_text_map
+
+Operation = dict[str, object]
+"""One operation: ``op``, ``path`` and, except for ``remove``, ``value``."""
+
+_AFFINITY: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+_ARRAY_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+
+
+class PatchError(ValueError):
+    """An edit cannot be made on this object, or a patch does not apply; the message names the place."""
+
+
+def proven_patch(raw: Mapping[str, object], edits: Sequence[Edit]) -> list[Operation]:
+    """Return the patch that makes ``edits`` on ``raw``, empty where all of them hold already.
+
+    Raises:
+        PatchError: a place is of a wrong type, or the patched object, read again, does not show every edit.
+    """
+    patch = build_patch(raw, edits)
+    if patch:
+        patched = apply_patch(raw, patch)
+        for edit in edits:
+            if not shows(patched, edit):
+                raise PatchError(f"the patched object does not show {edit}.")
+    return patch
+
+
+def build_patch(raw: Mapping[str, object], edits: Sequence[Edit]) -> list[Operation]:
+    """Return the operations that make ``edits`` on ``raw``, in order; what holds already needs none.
+
+    Raises:
+        PatchError: a place that an edit needs holds a value of a wrong type.
+    """
+    patch: list[Operation] = []
+    current: Mapping[str, object] = raw
+    for edit in edits:
+        further = _set_annotation(current, edit) if isinstance(edit, SetAnnotation) else _require(current, edit)
+        if further:
+            current = apply_patch(current, further)
+            patch.extend(further)
+    return patch
+
+
+def shows(raw: Mapping[str, object], edit: Edit) -> bool:
+    """Return whether ``raw``, read as a pod is read, has what ``edit`` asks for."""
+    faults: list[Malformed] = []
+    if isinstance(edit, SetAnnotation):
+        metadata = read_map(raw.get("metadata"), "metadata", faults)
+        return read_text_map(metadata.get("annotations"), "metadata.annotations", faults).get(edit.key) == edit.value
+    terms = read_required_terms(read_map(raw.get("spec"), "spec", faults), faults)
+    return terms is not None and all(term.is_empty or _demands(term, edit) for term in terms)
+
+
+def _demands(term: NodeSelectorTerm, edit: RequireNodeLabel) -> bool:
+    return any(_is_as_strict(requirement, edit) for requirement in term.expressions)
+
+
+def _is_as_strict(requirement: Requirement, edit: RequireNodeLabel) -> bool:
+    """Return whether ``requirement`` lets through no node that ``edit`` would not."""
+    return (
+        requirement.key == edit.key
+        and requirement.operator is Operator.IN
+        and bool(requirement.values)
+        and set(requirement.values) <= set(edit.values)
+    )
+
+
+def _set_annotation(raw: Mapping[str, object], edit: SetAnnotation) -> list[Operation]:
+    patch: list[Operation] = []
+    metadata = _member_map(raw, "metadata", "", patch)
+    annotations = _member_map(metadata, "annotations", "/metadata", patch)
+    path = f"/metadata/annotations/{escaped(edit.key)}"
+    if edit.key not in annotations:
+        patch.append({"op": "add", "path": path, "value": edit.value})
+    elif annotations[edit.key] != edit.value:
+        patch.append({"op": "replace", "path": path, "value": edit.value})
+    else:
+        return []
+    return patch
+
+
+def _require(raw: Mapping[str, object], edit: RequireNodeLabel) -> list[Operation]:
+    patch: list[Operation] = []
+    expression = {"key": edit.key, "operator": Operator.IN.value, "values": list(edit.values)}
+    here, path = _member_map(raw, "spec", "", patch), "/spec"
+    for name in _AFFINITY[:-1]:
+        here = _member_map(here, name, path, patch)
+        path = f"{path}/{name}"
+    required = here.get(_AFFINITY[-1])
+    path = f"{path}/{_AFFINITY[-1]}"
+    if required is None:
+        # A required affinity without a term is not valid even for a moment of thought: it is made with its term.
+        return [
+            *patch,
+            {"op": "add", "path": path, "value": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+        ]
+    if not isinstance(required, dict):
+        raise PatchError(f"{path}: found {describe(required)}, wanted a map.")
+    terms = required.get("nodeSelectorTerms")
+    if not isinstance(terms, list):
+        if terms is None:
+            return []  # No term matches nothing, as an empty term does; one that we add would widen it.
+        raise PatchError(f"{path}/nodeSelectorTerms: found {describe(terms)}, wanted a list.")
+    read_terms = read_required_terms(read_map(raw.get("spec"), "spec", []), []) or ()
+    for index, (term, read) in enumerate(zip(terms, read_terms, strict=True)):
+        if read.is_empty or _demands(read, edit) or not isinstance(term, dict):
+            continue
+        at = f"{path}/nodeSelectorTerms/{index}/matchExpressions"
+        if not read.expressions:
+            patch.append({"op": "add", "path": at, "value": [expression]})
+        else:
+            patch.append({"op": "add", "path": f"{at}/-", "value": expression})
+    return patch
+
+
+def _member_map(parent: Mapping[str, object], name: str, path: str, patch: list[Operation]) -> Mapping[str, object]:
+    """Return the map ``name`` of ``parent``; where it is absent or null, an empty one and the operation to make it."""
+    found = parent.get(name)
+    if isinstance(found, dict):
+        return found
+    if found is not None:
+        raise PatchError(f"{path}/{name}: found {describe(found)}, wanted a map.")
+    patch.append({"op": "add", "path": f"{path}/{name}", "value": {}})
+    return {}
+
+
+def escaped(name: str) -> str:
+    """Return ``name`` as one step of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def apply_patch(raw: Mapping[str, object], patch: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """Return what ``raw`` is after ``patch`` (``add``, ``replace``, ``remove``); ``raw`` itself is left alone.
+
+    Only the maps and lists on the way to a change are copied, so a deeply nested object costs nothing.
+
+    Raises:
+        PatchError: an operation is none of the three, or its place does not exist.
+    """
+    document: object = raw
+    for operation in patch:
+        document = _applied(document, operation)
+    if not isinstance(document, dict):
+        raise PatchError(f"the patched object is {describe(document)}, wanted a map.")
+    return document
+
+
+def _applied(document: object, operation: Mapping[str, object]) -> object:
+    op, pointer = operation.get("op"), operation.get("path")
+    if op not in ("add", "replace", "remove") or not isinstance(pointer, str) or not pointer.startswith("/"):
+        raise PatchError(f"{describe(op)} at {describe(pointer)} is no operation on a member.")
+    names = [name.replace("~1", "/").replace("~0", "~") for name in pointer[1:].split("/")]
+    root = holder = _copied(document, pointer)
+    for name in names[:-1]:
+        key = _key(holder, name, pointer)
+        inner = _copied(holder[key], pointer)  # type: ignore[index] # _key has matched the key to the container
+        holder[key] = inner  # type: ignore[index] # likewise
+        holder = inner
+    _change(holder, names[-1], str(op), operation.get("value"), pointer)
+    return root
+
+
+def _change(holder: dict[str, object] | list[object], name: str, op: str, value: object, pointer: str) -> None:
+    if op == "add" and isinstance(holder, list):
+        index = len(holder) if name == "-" else _index(name, len(holder), pointer)
+        holder.insert(index, value)
+    elif op == "add" and isinstance(holder, dict):
+        holder[name] = value
+    elif op == "remove":
+        del holder[_key(holder, name, pointer)]  # type: ignore[arg-type] # _key has matched the key to the container
+    else:
+        holder[_key(holder, name, pointer)] = value  # type: ignore[index] # likewise
+
+
+def _copied(container: object, pointer: str) -> dict[str, object] | list[object]:
+    if isinstance(container, dict | list):
+        return container.copy()
+    raise PatchError(f"{pointer}: found {describe(container)} on the way, wanted a map or a list.")
+
+
+def _key(container: dict[str, object] | list[object], name: str, pointer: str) -> str | int:
+    """Return the existing key of a map or index of a list that ``name`` means."""
+    if isinstance(container, list):
+        return _index(name, len(container) - 1, pointer)
+    if name not in container:
+        raise PatchError(f"{pointer}: found no {describe(name)} there.")
+    return name
+
+
+def _index(name: str, highest: int, pointer: str) -> int:
+    if not _ARRAY_INDEX.fullmatch(name) or int(name) > highest:
+        raise PatchError(f"{pointer}: found {describe(name)}, wanted an index from 0 to {highest}.")
+    return int(name)
