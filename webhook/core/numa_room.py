@@ -73,7 +73,7 @@ def conditions(machine: Machine, demand: PodDemand) -> tuple[tuple[RoomKey, int]
     for index, layout in enumerate(machine.devices):
         if layout.resource not in asked:
             continue
-        count = _count_of(layout.resource)
+        count = count_of(layout.resource)
         result.append((("machine", layout.resource, 0), peak(demand, count) + 1))
         if gives_hints(machine, index):
             hinted[layout.resource] = count
@@ -104,7 +104,9 @@ def _unit(cpus: int, devices: list[tuple[str, int]]) -> Iterable[tuple[RoomKey, 
         yield ("numa", "", 0), cpus + 1
 
 
-def _count_of(resource: str) -> Callable[[ContainerDemand], int]:
+def count_of(resource: str) -> Callable[[ContainerDemand], int]:
+    """Return the function that reads how many devices of ``resource`` a container asks for."""
+
     def count(container: ContainerDemand) -> int:
         return next((amount for name, amount in container.devices if name == resource), 0)
 

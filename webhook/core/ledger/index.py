@@ -92,7 +92,7 @@ class NodeIndex:
                 _column(self._numa, key, slots).set(slot, widest)
 
     def mark(self, view: NodeView) -> None:
-        """Note whether the free state of a node in the index rests on a guess, and whether room is being freed there."""
+        """Note whether the free state of an indexed node rests on a guess, and whether room is being freed there."""
         bit = 1 << self._slot_of[view.record.name]
         self.guessed = self.guessed | bit if view.is_guessed else self.guessed & ~bit
         freeing = any(entry.pod.is_deleting for entry in view.bound)
@@ -313,7 +313,7 @@ def _column(columns: dict[Key, Column], key: Key, slots: int) -> Column:
 
 
 def _at_least(columns: Mapping[str, Column], amounts: Mapping[str, int], within: int) -> int:
-    """Return the nodes of ``within`` that have at least each of ``amounts``; a resource that no node has leaves none."""
+    """Return the nodes of ``within`` that have at least each of ``amounts``; what no node has leaves none."""
     mask = within
     for resource, amount in amounts.items():
         if amount > 0:

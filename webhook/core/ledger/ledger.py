@@ -70,6 +70,16 @@ class Ledger:
         """The account rules, for verdicts."""
         return self._charges
 
+    @property
+    def tracked_resources(self) -> frozenset[str]:
+        """Device resources that a known machine has: a pod that asks for one is the ledger's business."""
+        return frozenset(
+            layout.resource
+            for _, machine, _ in self._index.groups(self._index.known)
+            if machine
+            for layout in machine.devices
+        )
+
     def entry(self, uid: str, namespace: str = "", name: str = "") -> Entry | None:
         """Return the entry of ``uid``; with an empty or unknown UID the one of that name."""
         found = self._entries.get(uid)
@@ -198,7 +208,7 @@ class Ledger:
             return
         if old is not None:
             self._release(old, now_seconds)
-        entry = Entry(pod, EntryState.PENDING)
+        entry = Entry(pod, EntryState.PENDING, tries=old.tries if old is not None else 0)
         self._entries[pod.uid] = entry
         if holds:
             self._plan(entry, now_seconds)
@@ -274,7 +284,7 @@ class Ledger:
             return
         self._release(old, now_seconds)
         self._by_name[old.pod.namespace, old.pod.name] = event.uid
-        entry = Entry(old.pod, EntryState.PENDING, until_seconds=event.until_seconds)
+        entry = Entry(old.pod, EntryState.PENDING, until_seconds=event.until_seconds, tries=old.tries + 1)
         self._entries[entry.uid] = entry
         view = self._views.get(event.steer_to)
         if view is None or view.full_state is None:
@@ -304,7 +314,7 @@ class Ledger:
             if entry.is_assumed:
                 self._note("binding-expired", entry.pod, entry.node)
             self._by_name[entry.pod.namespace, entry.pod.name] = uid
-            self._entries[uid] = Entry(entry.pod, EntryState.PENDING)
+            self._entries[uid] = Entry(entry.pod, EntryState.PENDING, tries=entry.tries)
 
     # --- nodes ---
 

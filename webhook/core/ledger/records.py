@@ -147,6 +147,8 @@ class Entry:
     places: tuple[ContainerPlace, ...] = ()
     until_seconds: float | None = None
     """When a claim, an admitted binding or a kept place ends unless the watch shows it."""
+    tries: int = 0
+    """Bindings of it that were turned back."""
     is_assumed: bool = False
     """Bound by an admitted binding that the watch has not shown yet."""
 

@@ -92,7 +92,7 @@ def judge(
 
 
 def judge_on_node(ledger: Ledger, pod: PodRecord, name: str) -> Verdict:
-    """Return whether node ``name`` takes ``pod`` in its state after the bound pods; virtual places of others do not count."""
+    """Return whether node ``name`` takes ``pod`` after its bound pods; virtual places of others do not count."""
     view = ledger.views.get(name)
     if view is None:
         return Verdict(Outcome.UNKNOWN, "node-unknown", name)
@@ -160,7 +160,7 @@ class _EmptyRoom:
 def _could_ever_fit(
     ledger: Ledger, pod: PodRecord, classes: Iterable[MachineClass], matching: int
 ) -> _EmptyRoom | None:
-    """Return whether an empty, healthy, uncordoned machine takes ``pod``; None where no machine that it may go to is known."""
+    """Return whether an empty, healthy machine takes ``pod``; None where none is known that it may go to."""
     index, demand = ledger.index, pod.demand
     kinds: set[AllocatorKind] = set()
     wide = index.could_hold(demand.totals, matching & index.known)
@@ -188,7 +188,7 @@ def _takes_empty(ledger: Ledger, demand: PodDemand, kind: AllocatorKind, machine
 
 
 def _class_matches(eligibility: Eligibility, declared: MachineClass) -> bool:
-    """Return whether a node of the class could satisfy the pod's selector; a label that the class does not declare may be there."""
+    """Return whether a node of the class could satisfy the pod's selector; undeclared labels may be there."""
     labels = dict(declared.labels)
     return not eligibility.node_name and all(
         labels.get(key, value) == value for key, value in eligibility.node_selector
