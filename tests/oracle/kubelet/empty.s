@@ -1,0 +1,1 @@
+// This file lets the package declare newDeviceManager without a body (go:linkname).
