@@ -55,6 +55,8 @@ class CpuLayout:
     numa_cpus: tuple[int, ...]
     socket_cpus: tuple[int, ...]
     core_cpus: tuple[int, ...]
+    uncore_cpus: tuple[int, ...] = ()
+    """CPUs by uncore (L3) cache, for ``prefer-align-cpus-by-uncorecache``; empty: as the kubelet, by socket."""
 
     @property
     def all_cpus(self) -> int:
@@ -112,6 +114,7 @@ class MemoryLayout:
 
     resource: str
     total_bytes: tuple[int, ...]
+    """As Linux reports it: ``memory`` includes what huge pages take, which the kubelet subtracts."""
     reserved_bytes: tuple[int, ...]
 
 
