@@ -88,6 +88,9 @@ def controller_manager(ports: Ports, files: Files, kubeconfig: Path) -> list[str
         f"--root-ca-file={files.ca}",
         # Without it the controllers act as one user who may not create pods.
         "--use-service-account-credentials=true",
+        # At the default of 20 calls a second it takes five seconds to give each controller its account.
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
         "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
     ]
 
@@ -109,4 +112,7 @@ def _serving(port: int, files: Files) -> list[str]:
         f"--tls-cert-file={files.serving_certificate}",
         f"--tls-private-key-file={files.serving_key}",
         f"--cert-dir={files.scratch}",
+        # Whose certificates to trust is said here; looked up, a CA for proxies is missed, and the log is full of it.
+        f"--client-ca-file={files.ca}",
+        "--authentication-skip-lookup=true",
     ]

@@ -14,6 +14,7 @@ from controlplane.binaries import APISERVER, CONTROLLER_MANAGER, KUBECTL, Binari
 from controlplane.client import MERGE_PATCH, Answer, create_client
 from controlplane.objects import gpu_node
 from controlplane.processes import Fleet, start_process, wait_until
+from controlplane.rights import wait_for_rights
 from controlplane.users import ADMIN, Users
 
 READY_SECONDS = 60.0
@@ -177,10 +178,10 @@ class ControlPlane:
             within_seconds=READY_SECONDS,
             running=self.fleet.get(APISERVER),
         )
+        wait_for_rights(admin, self.fleet.get(APISERVER))
 
-    def start_serving_component(self, name: str, port: int, ours: list[str]) -> None:
-        """Start a program with a health page of its own, and wait until that says yes."""
-        self.start_program(name, ours)
+    def wait_healthy(self, name: str, port: int) -> None:
+        """Wait until the health page of the program's own says yes."""
         anyone = create_client(port, self.ca_file)
         wait_until(
             lambda: anyone.answers("/healthz"),

@@ -9,9 +9,9 @@ from controlplane import flags
 from controlplane.authority import create_authority, create_signing_keys
 from controlplane.binaries import APISERVER, CONTROLLER_MANAGER, ETCD, KUBECTL, SCHEDULER, Binaries
 from controlplane.objects import developers_rights
-from controlplane.plane import READY_SECONDS, ControlPlane
-from controlplane.processes import Fleet, StartError, free_ports, wait_until
-from controlplane.users import ADMIN, CONTROLLER_MANAGER_USER, SCHEDULER_USER, Users
+from controlplane.plane import ControlPlane
+from controlplane.processes import Fleet, StartError, free_ports
+from controlplane.users import CONTROLLER_MANAGER_USER, SCHEDULER_USER, Users
 
 ALL_COMPONENTS = frozenset({CONTROLLER_MANAGER, SCHEDULER})
 # Another program may take a port between our look and our use; that it happens three times in a row is no chance.
@@ -121,39 +121,18 @@ def _start_programs(plane: ControlPlane) -> None:
     # The API server waits for etcd by itself, so both come up side by side.
     plane.start_program(ETCD, flags.etcd(plane.ports, plane.files))
     plane.start_apiserver()
-    _wait_for_rights(plane)
     for item in developers_rights():
         path = f"/apis/{item['apiVersion']}/{item['kind'].lower()}s"
         plane.api("POST", path, item).wanted()
+    # Both need the API server and not each other: they come up side by side.
+    started = []
     if CONTROLLER_MANAGER in plane.components:
         kubeconfig = plane.kubeconfig(CONTROLLER_MANAGER_USER)
-        command = flags.controller_manager(plane.ports, plane.files, kubeconfig)
-        plane.start_serving_component(CONTROLLER_MANAGER, plane.ports.controller_manager, command)
-        plane.wait_for_service_account("default")
+        plane.start_program(CONTROLLER_MANAGER, flags.controller_manager(plane.ports, plane.files, kubeconfig))
+        started.append((CONTROLLER_MANAGER, plane.ports.controller_manager))
     if SCHEDULER in plane.components:
-        command = flags.scheduler(plane.ports, plane.files, plane.kubeconfig(SCHEDULER_USER))
-        plane.start_serving_component(SCHEDULER, plane.ports.scheduler, command)
-
-
-def _wait_for_rights(plane: ControlPlane) -> None:
-    """Wait until the API server's own roles are in force; components that start sooner fail and back off for long."""
-    # The last one comes from a role inside kube-system, which is made after those of the whole cluster.
-    rights = [
-        (CONTROLLER_MANAGER_USER, "create", "serviceaccounts"),
-        (SCHEDULER_USER, "list", "pods"),
-        ("system:serviceaccount:kube-system:token-cleaner", "delete", "secrets"),
-    ]
-    admin = plane.users.client(ADMIN)
-
-    def granted(user: str, verb: str, resource: str) -> bool:
-        attributes = {"namespace": "kube-system", "verb": verb, "resource": resource}
-        review = {"spec": {"user": user, "resourceAttributes": attributes}}
-        answer = admin.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        return bool(answer.wanted().json()["status"]["allowed"])
-
-    wait_until(
-        lambda: all(granted(*right) for right in rights),
-        what="the rights of controllers and scheduler",
-        within_seconds=READY_SECONDS,
-        running=plane.fleet.get(APISERVER),
-    )
+        plane.start_program(SCHEDULER, flags.scheduler(plane.ports, plane.files, plane.kubeconfig(SCHEDULER_USER)))
+        started.append((SCHEDULER, plane.ports.scheduler))
+    for name, port in started:
+        plane.wait_healthy(name, port)
+    plane.wait_for_service_account("default")
