@@ -133,6 +133,9 @@ class ReloadingServerContext:
         if self._is_due(now) and self._looking.acquire(blocking=False):
             try:
                 self._look(now)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the connection at hand gets its context
+                state = replace(self._served.state, looked_at=now, last_error=f"Unexpected: {error!r}.")
+                self._served = replace(self._served, state=replace(state, last_error_code="unexpected"))
             finally:
                 self._looking.release()
         return self._served.context
@@ -156,7 +159,7 @@ class ReloadingServerContext:
         served = self._served
         fault: CertificateError | None = None
         pair, client_ca, contents = served.pair, served.client_ca, served.contents
-        # The pair and the client authorities fail and recover apart: a broken authority file must not hold up a renewal.
+        # The pair and the client authorities fail and recover apart: a broken file of these must not hold up a renewal.
         try:
             contents = self._read_still()
         except CertificateError as error:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -19,6 +19,13 @@ _BEGIN = b"-----BEGIN CERTIFICATE-----"
 _LARGEST_PEM_BYTES = 1 << 20  # a Secret may hold 1 MiB in all (Kubernetes, "MaxSecretSize")
 _LARGEST_BACKDATE = timedelta(minutes=5)  # clock skew between nodes; kube-controller-manager's signer uses the same
 _BACKDATE_SHARE = 10  # and never more than a tenth of the lifetime, or a short certificate would be born old
+_PARSE_FAULTS = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)  # what the library raises for bytes that are no certificate; they share no base class
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ def read_certificates(pem: bytes, *, what: str = "The certificate") -> tuple[Cer
     try:
         loaded = x509.load_pem_x509_certificates(pem)
         certificates = tuple(_facts(one) for one in loaded)
-    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+    except _PARSE_FAULTS as error:
         raise UnreadableError(f"{what} is not readable as PEM; it may be half-written.") from error
     if len(certificates) != begun:
         raise UnreadableError(f"{what} begins {begun} PEM blocks and completes {len(certificates)}; it is cut off.")
@@ -148,6 +155,7 @@ def mint_leaf(authority: Pair, names: Names, now: datetime, lifetime: timedelta)
 
     Raises:
         ValueError: no name is given, a name does not fit a certificate, or the authority's time is over.
+        UnreadableError: the authority's key is of a kind that we do not sign with.
     """
     if not names:
         raise ValueError("A server certificate needs at least one name.")
@@ -168,16 +176,16 @@ def mint_leaf(authority: Pair, names: Names, now: datetime, lifetime: timedelta)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(_authority_key_id(signer), critical=False)
+        .add_extension(_authority_key_id(authority), critical=False)
         .sign(_signing_key(authority), hashes.SHA256())
     )
     return Pair(_facts(signed), (), _key_pem(key))
 
 
-def _signing_key(authority: Pair) -> ec.EllipticCurvePrivateKey:
+def _signing_key(authority: Pair) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
     key = read_key(authority.key_pem, what="The key of the authority")
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UnreadableError("The key of the authority is not an elliptic-curve key; we mint only such.")
+    if not isinstance(key, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
+        raise UnreadableError("The key of the authority is neither an elliptic-curve nor an RSA key.")
     return key
 
 
@@ -215,8 +223,11 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _authority_key_id(signer: Certificate) -> x509.AuthorityKeyIdentifier:
-    held = signer.parsed.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+def _authority_key_id(authority: Pair) -> x509.AuthorityKeyIdentifier:
+    try:
+        held = authority.certificate.parsed.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:  # an authority that we did not mint
+        held = x509.SubjectKeyIdentifier.from_public_key(_signing_key(authority).public_key())
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(held)
 
 
