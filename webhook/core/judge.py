@@ -1,0 +1,93 @@
+"""Every finding of a pod, a workload or a node: what validate and ``check`` say of it."""
+
+from collections.abc import Iterator
+
+from webhook.core.dialect import Case, Stage
+from webhook.core.findings import Finding
+from webhook.core.marks import marked, speaks_of_a_policy
+from webhook.core.modes import Rules
+from webhook.core.pod import NodeLabels, Pod, Workload
+from webhook.core.reasons import FIELD_UNREADABLE
+from webhook.core.rules.node_labels import unknown_policies
+from webhook.core.rules.spec import spec_in
+
+
+def judge_pod(pod: Pod, rules: Rules, *, stage: Stage = Stage.CREATE, namespace: str = "") -> tuple[Finding, ...]:
+    """Return everything that is wrong with ``pod``, weighed by the modes of ``namespace`` (else the pod's own).
+
+    A pod without a mark has no findings, nor has a mirror pod: the kubelet runs that anyway, and takes a forged one
+    (a mirror of no static pod) out again.
+    """
+    return rules.modes.apply(pod_findings(pod, rules, stage), namespace or pod.namespace)
+
+
+def judge_workload(
+    workload: Workload,
+    rules: Rules,
+    *,
+    old: Workload | None = None,
+    stage: Stage = Stage.TEMPLATE,
+    namespace: str = "",
+) -> tuple[Finding, ...]:
+    """Return everything that is wrong with the templates of ``workload`` that differ from those of ``old``.
+
+    What the rules read of a template counts: a template that differs only in an image is the same.
+    """
+    found: list[Finding] = []
+    before = {template.path: template.pod for template in old.templates} if old is not None else {}
+    for template in workload.templates:
+        if before.get(template.path) != template.pod:
+            found.extend(finding.under(template.path) for finding in pod_findings(template.pod, rules, stage))
+    if workload.malformed and any(
+        rules.vocabulary.carries_mark(template.pod.annotations) for template in workload.templates
+    ):
+        known = {fault.path for fault in old.malformed} if old is not None else set()
+        found.extend(
+            FIELD_UNREADABLE.at(
+                fault.path,
+                f"found {fault.found}, where {fault.wanted} belongs.",
+                found=fault.found,
+                wanted=fault.wanted,
+            )
+            for fault in workload.malformed
+            if fault.path not in known
+        )
+    return rules.modes.apply(found, namespace or workload.namespace)
+
+
+def judge_node(node: NodeLabels, rules: Rules, *, old: NodeLabels | None = None) -> tuple[Finding, ...]:
+    """Return a warning for each label of the policy family with an unknown value that ``old`` did not have."""
+    known = set(unknown_policies(old.labels, rules.dialects)) if old is not None else set()
+    return rules.modes.apply(
+        (finding for finding in unknown_policies(node.labels, rules.dialects) if finding not in known), ""
+    )
+
+
+def pod_findings(pod: Pod, rules: Rules, stage: Stage) -> Iterator[Finding]:
+    """Yield the findings of every dialect whose mark ``pod`` carries, before any mode is applied."""
+    for case in cases_of(pod, rules, stage):
+        for rule in case.dialect.rules:
+            yield from rule(case)
+
+
+def cases_of(pod: Pod, rules: Rules, stage: Stage) -> tuple[Case, ...]:
+    """Return ``pod`` before each dialect whose mark it carries; empty for mirror pods and pods without a mark."""
+    if pod.is_mirror or not rules.vocabulary.carries_mark(pod.annotations):
+        return ()
+    found = marked(pod.annotations, rules.vocabulary)
+    return tuple(
+        Case(
+            pod=pod,
+            dialect=mark.dialect,
+            stage=stage,
+            near_homes=mark.near_homes,
+            home=spec_in(pod.numa_specs, mark.dialect.home),
+            older=(
+                spec_in(pod.numa_specs, mark.dialect.older_home)
+                if speaks_of_a_policy(pod.annotations.get(mark.dialect.older_home, ""))
+                else None
+            ),
+            beside=tuple(other.dialect for other in found if other is not mark),
+        )
+        for mark in found
+    )

@@ -1,0 +1,75 @@
+"""Words of a sentence: quoted texts, cores in figures, lists; and how near two names are."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from webhook.core.quantity import NANOS, Quantity
+
+_SHOWN_CHARACTERS = 80
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def plain(text: str) -> str:
+    """Return ``text`` on one line, cut to 80 characters, what is not printable escaped."""
+    cut = text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+
+
+def shown(text: str) -> str:
+    """Return ``text`` as ``plain`` does, in double quotes."""
+    return f'"{plain(text)}"'
+
+
+def annotation_path(key: str) -> str:
+    """Return the path of an annotation, its key in brackets and quotes."""
+    return f"metadata.annotations[{shown(key)}]"
+
+
+def label_path(key: str) -> str:
+    """Return the path of a label, its key in brackets and quotes."""
+    return f"metadata.labels[{shown(key)}]"
+
+
+def figure(quantity: Quantity) -> str:
+    """Return the exact amount in decimal figures: ``24``, ``1.5``, ``0.001``; in short scale beyond fifteen digits."""
+    whole, rest = divmod(abs(quantity.nanos), NANOS)
+    if whole >= 10**15:
+        return str(quantity)
+    sign = "-" if quantity.nanos < 0 else ""
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    return f"{sign}{whole}{fraction}"
+
+
+def cores(quantity: Quantity) -> str:
+    """Return an amount of CPU in words: ``1 core``, ``1.5 cores``."""
+    return "1 core" if quantity.nanos == NANOS else f"{figure(quantity)} cores"
+
+
+def whole_cores(count: int) -> str:
+    """Return a number of cores in words: ``1 core``, ``2 cores``."""
+    return "1 core" if count == 1 else f"{count} cores"
+
+
+def one_of(words: Iterable[str]) -> str:
+    """Return ``a``, ``a or b``, ``a, b or c``."""
+    listed = list(words)
+    return " or ".join(part for part in (", ".join(listed[:-1]), listed[-1]) if part) if listed else ""
+
+
+def folded(text: str) -> str:
+    """Return ``text`` without case, separators and spaces."""
+    return "".join(_WORD.findall(text.lower()))
+
+
+def nearest(name: str, candidates: Sequence[str]) -> str:
+    """Return the candidate that shares the most words with ``name``; the first of equals."""
+    words = set(_WORD.findall(name.lower()))
+    return max(candidates, key=lambda candidate: len(words & set(_WORD.findall(candidate.lower()))))
+
+
+def near_names(name: str, others: Iterable[str]) -> tuple[str, ...]:
+    """Return those of ``others`` that look like ``name``, sorted: other case, prefix, separators, plural."""
+    wanted = folded(name)
+    return tuple(sorted(key for key in others if key != name and folded(key).removesuffix("s").endswith(wanted)))
