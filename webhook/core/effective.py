@@ -32,6 +32,7 @@ def demand_of(pod: Pod) -> PodDemand:
     counts them, and where a template has only a request from that; a device count of 0 is kept.
     ``totals`` follow the scheduler: apps plus sidecars, or the most that an init container needs beside the sidecars
     before it, whichever is more; pod-level CPU, memory and huge pages replace that; then the overhead comes on top.
+    The NUMA policy is that of the first annotation which states an exact one.
     """
     members: list[ContainerDemand] = []
     requests: list[tuple[ContainerKind, _Thousandths]] = []
@@ -55,11 +56,11 @@ def demand_of(pod: Pod) -> PodDemand:
     spec = next((spec for spec in pod.numa_specs if spec.policy is not None), None)
     return PodDemand(
         qos=qos,
-        numa_policy=(spec.policy or "") if spec else "",
-        numa_exclusive=(spec.exclusive or "") if spec else "",
         containers=tuple(members),
         has_pod_level_resources=pod_level is not None,
         has_resource_claims=pod.has_resource_claims or any(container.claims for container in pod.containers),
+        numa_policy=(spec.policy or "") if spec else "",
+        numa_exclusive=(spec.exclusive or "") if spec else "",
         totals={name: amount if name == CPU else _whole(amount) for name, amount in totals.items()},
     )
 
