@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.core.decisions import Ask, Decision, Endpoint, Operation
+from webhook.core.decisions import Ask, Decision, Endpoint, Operation, Subject
 from webhook.core.dialect import Stage
 from webhook.core.findings import Finding, Severity
 from webhook.core.judge import judge_node, judge_pod, judge_workload
 from webhook.core.judged import row_for
+from webhook.core.marks import speaks_of_a_policy
 from webhook.core.modes import Rules
 from webhook.core.pod import Binding, NodeLabels, Pod, Workload
 from webhook.core.reasons import BINDING_CARRIES_MARK, RESULT_CHANGED
@@ -22,10 +23,10 @@ _RESIZE: Final = "resize"
 
 def decide_mutate(ask: Ask, rules: Rules) -> Decision:
     """Return the edits that repair a pod on CREATE, or give back on UPDATE what the old object had; never a refusal."""
-    if row_for(Endpoint.MUTATE, ask) is None:
-        return _ALLOWED
     pod = ask.subject
     if not isinstance(pod, Pod) or not rules.vocabulary.carries_mark(pod.annotations):
+        return _ALLOWED
+    if row_for(Endpoint.MUTATE, ask) is None:
         return _ALLOWED
     if ask.operation is Operation.CREATE:
         repairs = repairs_on_create(pod, rules, ask.namespace)
@@ -44,9 +45,11 @@ def decide_mutate(ask: Ask, rules: Rules) -> Decision:
 
 def decide_validate(ask: Ask, rules: Rules) -> Decision:
     """Return the verdict of the stateless rules: every finding at once; allowed where none is an error."""
+    subject = ask.subject
+    if isinstance(subject, Pod) and not _is_marked(subject, ask.old, rules):
+        return _ALLOWED
     if row_for(Endpoint.VALIDATE, ask) is None:
         return _ALLOWED
-    subject = ask.subject
     if isinstance(subject, Pod):
         return _pod(ask, subject, rules)
     if isinstance(subject, Workload):
@@ -63,11 +66,14 @@ def _of(findings: tuple[Finding, ...]) -> Decision:
     return Decision.of(findings) if findings else _ALLOWED
 
 
+def _is_marked(pod: Pod, old: Subject | None, rules: Rules) -> bool:
+    """Return whether the object or the old object carries a mark."""
+    carries_mark = rules.vocabulary.carries_mark
+    return carries_mark(pod.annotations) or (isinstance(old, Pod) and carries_mark(old.annotations))
+
+
 def _pod(ask: Ask, pod: Pod, rules: Rules) -> Decision:
     old = ask.old if isinstance(ask.old, Pod) else None
-    carries_mark = rules.vocabulary.carries_mark
-    if not carries_mark(pod.annotations) and (old is None or not carries_mark(old.annotations)):
-        return _ALLOWED
     if ask.subresource == _EPHEMERAL_CONTAINERS:
         # They ask for nothing, and the API server keeps everything else of the old pod: kubectl debug is never held up.
         return _ALLOWED
@@ -85,8 +91,9 @@ def _binding(binding: Binding, rules: Rules, username: str) -> Iterator[Finding]
 
     The pod's own annotations are not in the request, so an equal value cannot be told from a change.
     """
-    ours = {key for dialect in rules.dialects for key in dialect.homes}
-    ours.update(rules.vocabulary.companions, rules.vocabulary.near_homes(binding.annotations))
+    vocabulary = rules.vocabulary
+    ours = {*vocabulary.homes, *vocabulary.companions, *vocabulary.near_homes(binding.annotations)}
+    ours.update(key for key in vocabulary.older_homes if speaks_of_a_policy(binding.annotations.get(key, "")))
     results = {key for dialect in rules.dialects for key in dialect.result_keys}
     for key in sorted(binding.annotations):
         value = shown(binding.annotations[key])

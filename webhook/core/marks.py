@@ -34,9 +34,9 @@ class Vocabulary:
     older_homes: frozenset[str]
     companions: Mapping[str, str]
     """Annotations that are a mark by themselves where they have this value."""
-    near_home: str
-    """Pattern of keys that are a home or look like one; empty where no dialect has homes. RE2 reads it alike."""
-    near_older_home: str
+    near_home: re.Pattern[str]
+    """Keys that are a home or look like one. RE2 reads the pattern alike."""
+    near_older_home: re.Pattern[str]
     others: frozenset[str]
     """Exact homes of dialects that are not looked for: no near misses of ours."""
 
@@ -50,8 +50,8 @@ class Vocabulary:
             homes=homes,
             older_homes=older,
             companions=MappingProxyType(dict(dialect.cpuset for dialect in dialects if dialect.cpuset is not None)),
-            near_home=near_pattern(homes),
-            near_older_home=near_pattern(older),
+            near_home=re.compile(near_pattern(homes)),
+            near_older_home=re.compile(near_pattern(older)),
             others=frozenset(NUMA_SPEC_KEYS) - homes - older,
         )
 
@@ -63,8 +63,7 @@ class Vocabulary:
             if key in self.companions:
                 if annotations[key] == self.companions[key]:
                     return True
-            # Every near miss holds this word; the search costs less than a regular expression.
-            elif "spec" in key.lower() and self._is_near(key, annotations[key]):
+            elif self._is_near(key, annotations[key]):
                 return True
         return False
 
@@ -84,11 +83,12 @@ class Vocabulary:
         return next(dialect for dialect in self.dialects if dialect.home == home)
 
     def _is_near(self, key: str, text: str) -> bool:
-        if key in self.others:
+        # Every near miss holds this word: the search costs less than a regular expression.
+        if "spec" not in key.lower() or key in self.others:
             return False
-        if re.search(self.near_home, key) is not None:
+        if self.near_home.search(key) is not None:
             return True
-        return re.search(self.near_older_home, key) is not None and speaks_of_a_policy(text)
+        return self.near_older_home.search(key) is not None and speaks_of_a_policy(text)
 
 
 @dataclass(frozen=True, slots=True)
