@@ -1,0 +1,91 @@
+"""The gunicorn worker: a reactor for admission calls, one for probes, and a main thread that only keeps time.
+
+Why not gunicorn's ``gthread``: ``DECISIONS.md``. What is used of gunicorn is the contract of a custom worker
+(``gunicorn.workers.base.Worker``: ``run``, ``notify``, ``alive``) and its HTTP parser and response (``exchange``).
+"""
+
+import os
+import select
+import sys
+import time
+from typing import Any
+
+from gunicorn.workers.base import Worker
+
+from webhook.serve.exchange import Exchange
+from webhook.serve.reactor import Reactor
+
+_TICK_SECONDS = 0.25
+_LAST_LINGER_SECONDS = 1.0
+"""After the listener is closed: how long idle connections stay open for a request that is on its way."""
+_SWITCH_INTERVAL_SECONDS = 0.001
+"""CPython's default of 5 ms lets a busy thread (a large review, a burst of watch events) hold up every small call by
+that much; a switch costs microseconds."""
+_STUCK_SECONDS = 30.0
+"""No decision takes a second; when every thread has been in one for this long they will not come back."""
+
+
+class AdmissionWorker(Worker):  # type: ignore[misc] - gunicorn is untyped
+    """Serves ``app.plan`` (``webhook.serve.server``)."""
+
+    def run(self) -> None:
+        """Serve until told to stop, then drain: readiness fails first, then the listener closes, then the rest."""
+        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+        plan, services = self.app.plan, self.app.services
+        meters, health = services.meters, services.health
+        admission = Reactor(
+            self.sockets[0].sock,
+            Exchange(self.cfg, self.wsgi, services.on_fault),
+            plan.limits,
+            tls=plan.tls,
+            on_close=meters.connection_closed,
+            on_fault=services.on_fault,
+        )
+        reactors = [admission]
+        health.watch_threads(admission.stuck_seconds, _STUCK_SECONDS)
+        if plan.probe_listener is not None:
+            reactors.append(
+                Reactor(
+                    plan.probe_listener,
+                    Exchange(self.cfg, services.probes, services.on_fault),
+                    plan.probe_limits,
+                    on_fault=services.on_fault,
+                    name="probes",
+                )
+            )
+        for reactor in reactors:
+            reactor.start()
+        health.serving()
+        while self.alive and self._is_parent_alive():
+            self._tick(reactors, services)
+        health.draining()
+        admission.drain()
+        self._until(plan.drain_seconds, reactors, services)
+        admission.stop_accepting()
+        self._until(_LAST_LINGER_SECONDS, reactors, services, unless_empty=admission)
+        admission.close_idle()
+        self._until(self.cfg.graceful_timeout, reactors, services, unless_empty=admission)
+        services.close()
+
+    def _is_parent_alive(self) -> bool:
+        return bool(self.ppid == os.getppid())
+
+    def _tick(self, reactors: list[Reactor], services: Any) -> None:  # noqa: ANN401 - services are typed in their module
+        self.notify()
+        try:
+            # A signal writes a byte to this pipe (gunicorn's init_signals), so a stop is seen at once.
+            readable, _, _ = select.select([self.PIPE[0]], [], [], _TICK_SECONDS)
+            if readable:
+                os.read(self.PIPE[0], 4096)
+        except OSError:
+            pass
+        for reactor in reactors:
+            reactor.sweep()
+        services.meters.set_connections(reactors[0].roster.by_phase())
+
+    def _until(
+        self, seconds: float, reactors: list[Reactor], services: Any, *, unless_empty: Reactor | None = None  # noqa: ANN401 - as above
+    ) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and (unless_empty is None or len(unless_empty.roster)):
+            self._tick(reactors, services)
