@@ -36,26 +36,25 @@ def demand_of(pod: Pod) -> PodDemand:
     """
     members: list[ContainerDemand] = []
     requests: list[tuple[ContainerKind, _Thousandths]] = []
-    classes: set[QosClass] = set()
+    qos: QosClass | None = None
     for container in pod.containers:
         if container.kind is ContainerKind.EPHEMERAL:
             continue
-        effective = _effective_requests(container)
+        limits = _thousandths(container.limits)
+        effective = limits if container.requests == container.limits else {**limits, **_thousandths(container.requests)}
         requests.append((container.kind, effective))
-        members.append(_container_demand(container, effective))
-        classes.add(_qos_of(effective, _thousandths(container.limits)))
+        members.append(_container_demand(container, effective, limits))
+        qos = _common(qos, _qos_of(effective, limits))
     totals = _aggregate(requests)
     pod_level = _pod_level_requests(pod, totals)
-    if pod_level is None:
-        qos = _combined(classes)
-    else:
+    if pod_level is not None:
         qos = _qos_of(pod_level, _pod_level_limits(pod, pod_level))
         totals.update(pod_level)
     for resource, quantity in pod.overhead.items():
         totals[resource] = totals.get(resource, 0) + quantity.millicores
     spec = next((spec for spec in pod.numa_specs if spec.policy is not None), None)
     return PodDemand(
-        qos=qos,
+        qos=qos or QosClass.BEST_EFFORT,
         containers=tuple(members),
         has_pod_level_resources=pod_level is not None,
         has_resource_claims=pod.has_resource_claims or any(container.claims for container in pod.containers),
@@ -74,22 +73,13 @@ def is_device(resource: str) -> bool:
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
-def _effective_requests(container: Container) -> _Thousandths:
-    """Return a container's requests in thousandths, a limit standing in for an absent request."""
-    effective = _thousandths(container.requests)
-    for resource, quantity in container.limits.items():
-        if resource not in effective:
-            effective[resource] = quantity.millicores
-    return effective
-
-
-def _container_demand(container: Container, effective: _Thousandths) -> ContainerDemand:
-    devices = [(name, _whole(quantity.millicores)) for name, quantity in container.limits.items() if is_device(name)]
+def _container_demand(container: Container, effective: _Thousandths, limits: _Thousandths) -> ContainerDemand:
+    devices = [(name, _whole(amount)) for name, amount in limits.items() if is_device(name)]
     memory = []
     for name, amount in effective.items():
         if name == MEMORY or name.startswith(_HUGEPAGES):
             memory.append((name, _whole(amount)))
-        elif name not in container.limits and is_device(name):  # in a template only: the API server wants the limit
+        elif name not in limits and is_device(name):  # in a template only: the API server wants the limit
             devices.append((name, _whole(amount)))
     return ContainerDemand(
         name=container.name,
@@ -178,20 +168,15 @@ def _is_pod_level(resource: str) -> bool:
 
 def _qos_of(requests: Mapping[str, int], limits: Mapping[str, int]) -> QosClass:
     """Return the class of one set of requests and limits: Guaranteed only if CPU and memory are equal and not 0."""
-    return _combined({_resource_qos(requests.get(name, 0), limits.get(name, 0)) for name in _QOS_RESOURCES})
-
-
-def _resource_qos(request: int, limit: int) -> QosClass:
-    if request != limit:
+    cpu, memory = requests.get(CPU, 0), requests.get(MEMORY, 0)
+    if cpu != limits.get(CPU, 0) or memory != limits.get(MEMORY, 0) or (cpu == 0) is not (memory == 0):
         return QosClass.BURSTABLE
-    return QosClass.GUARANTEED if request else QosClass.BEST_EFFORT
+    return QosClass.GUARANTEED if cpu else QosClass.BEST_EFFORT
 
 
-def _combined(classes: set[QosClass]) -> QosClass:
-    """Return the common class, or Burstable where classes differ; BestEffort of none."""
-    if not classes:
-        return QosClass.BEST_EFFORT
-    return next(iter(classes)) if len(classes) == 1 else QosClass.BURSTABLE
+def _common(so_far: QosClass | None, another: QosClass) -> QosClass:
+    """Return the class that both have, or Burstable where they differ."""
+    return another if so_far is None or so_far is another else QosClass.BURSTABLE
 
 
 def _thousandths(resources: ResourceList) -> _Thousandths:
