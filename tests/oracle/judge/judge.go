@@ -18,7 +18,7 @@ func Case(c *record.Case, options kubelet.Options) error {
 	c.KubeletVersion = record.KubeletVersion
 	c.RefusedToStart = ""
 	for i := range c.Steps {
-		clear(&c.Steps[i])
+		forget(&c.Steps[i])
 	}
 	k, err := kubelet.New(&c.Machine, options)
 	if err != nil {
@@ -83,6 +83,6 @@ func play(k *kubelet.Kubelet, step *record.Step, pods map[string]*v1.Pod) (strin
 	return "", fmt.Errorf("unknown op %q", step.Op)
 }
 
-func clear(step *record.Step) {
+func forget(step *record.Step) {
 	step.Verdict, step.Got, step.ActivePodUIDs, step.SharedCPUIDs = nil, nil, nil, nil
 }
