@@ -9,7 +9,7 @@ from webhook.core.ledger.ledger import Ledger
 from webhook.core.ledger.records import AllocatorKind, NodeView, PodRecord
 from webhook.core.ledger.verdicts import Outcome, Verdict
 from webhook.core.machine import Machine, NodeState, TopologyPolicy, TopologyScope
-from webhook.core.masks import members
+from webhook.core.masks import cpu_list, mask_of, members
 from webhook.core.numa_room import count_of, peak
 from webhook.core.placement import Rejection
 from webhook.core.pod import ContainerKind
@@ -49,19 +49,29 @@ def asked(demand: PodDemand) -> str:
 
 
 def numa_rooms(machine: Machine, state: NodeState) -> str:
-    """Return what is free of total per NUMA node: ``NUMA 0: 10 of 30 CPUs, 2 of 4 aliyun.com/gpu; NUMA 1: ...``."""
-    rooms = []
+    """Return what is free of total per NUMA node, equal neighbours together.
+
+    Such as ``NUMA 0: 10 of 30 CPUs, 2 of 4 aliyun.com/gpu; NUMA 1-3 each: ...``.
+    """
+    runs: list[tuple[list[int], str]] = []
     for position, numa_id in enumerate(machine.numa_ids):
-        cpus = machine.cpus.numa_cpus[position]
-        usable = (cpus & ~machine.reserved_cpus).bit_count()
-        parts = [f"{(state.free_cpus & cpus).bit_count()} of {usable} CPUs"]
-        for index, layout in enumerate(machine.devices):
-            devices = layout.touching(1 << position)
-            if devices:
-                free = (state.free_devices(machine, index) & devices).bit_count()
-                parts.append(f"{free} of {devices.bit_count()} {layout.resource}")
-        rooms.append(f"NUMA {numa_id}: {', '.join(parts)}")
-    return "; ".join(rooms)
+        words = _numa_room(machine, state, position)
+        if runs and runs[-1][1] == words:
+            runs[-1][0].append(numa_id)
+        else:
+            runs.append(([numa_id], words))
+    return "; ".join(f"NUMA {cpu_list(mask_of(ids))}{' each' if len(ids) > 1 else ''}: {words}" for ids, words in runs)
+
+
+def _numa_room(machine: Machine, state: NodeState, position: int) -> str:
+    cpus = machine.cpus.numa_cpus[position]
+    parts = [f"{(state.free_cpus & cpus).bit_count()} of {(cpus & ~machine.reserved_cpus).bit_count()} CPUs"]
+    for index, layout in enumerate(machine.devices):
+        devices = layout.touching(1 << position)
+        if devices:
+            free = (state.free_devices(machine, index) & devices).bit_count()
+            parts.append(f"{free} of {devices.bit_count()} {layout.resource}")
+    return ", ".join(parts)
 
 
 def policy_words(machine: Machine) -> str:
