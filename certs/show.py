@@ -52,6 +52,6 @@ def _facts(certificate: Certificate, now: datetime) -> Sequence[str]:
     days = (certificate.not_after - now).total_seconds() / 86400
     return (
         f"  subject      {certificate.subject}",
-        f"  valid        {in_words(certificate.not_before)} to {in_words(certificate.not_after)} ({days:.1f} days left)",
+        f"  valid        {in_words(certificate.not_before)} to {in_words(certificate.not_after)} ({days:.1f} days)",
         f"  fingerprint  {certificate.fingerprint}",
     )
