@@ -46,6 +46,14 @@ class Case:
         """The spec that counts: the home's, else the older home's."""
         return self.home or self.older
 
+    @property
+    def is_exactly_marked(self) -> bool:
+        """Whether the pod carries a mark of the dialect without any near miss."""
+        companion = self.dialect.cpuset
+        return self.spec is not None or (
+            companion is not None and self.pod.annotations.get(companion[0]) == companion[1]
+        )
+
 
 Rule = Callable[[Case], Iterable[Finding]]
 """Looks at one pod and yields what is wrong; it never stops at the first problem and never raises."""

@@ -64,10 +64,16 @@ def judge_node(node: NodeLabels, rules: Rules, *, old: NodeLabels | None = None)
 
 
 def pod_findings(pod: Pod, rules: Rules, stage: Stage) -> Iterator[Finding]:
-    """Yield the findings of every dialect whose mark ``pod`` carries, before any mode is applied."""
+    """Yield the findings of every dialect whose mark ``pod`` carries, before any mode is applied.
+
+    Of a field that cannot be read, only that is said: what a rule makes of its absence would mislead.
+    """
+    unreadable = {fault.path for fault in pod.malformed}
     for case in cases_of(pod, rules, stage):
         for rule in case.dialect.rules:
-            yield from rule(case)
+            for finding in rule(case):
+                if finding.path not in unreadable or finding.code == FIELD_UNREADABLE.code:
+                    yield finding
 
 
 def cases_of(pod: Pod, rules: Rules, stage: Stage) -> tuple[Case, ...]:

@@ -10,7 +10,6 @@ from webhook.core.decisions import Edit, RequireNodeLabel, SetAnnotation
 from webhook.core.dialect import Case, Stage
 from webhook.core.findings import Family
 from webhook.core.judge import cases_of
-from webhook.core.marks import is_exactly_marked
 from webhook.core.modes import Mode, Rules
 from webhook.core.node_selection import contradicts_label, demands_label
 from webhook.core.pod import NumaSpec, Pod
@@ -55,7 +54,7 @@ def _repairs(case: Case) -> Iterator[Repair]:
     yield from _annotations(case)
     if (
         case.dialect.node_label is not None
-        and is_exactly_marked(case.pod.annotations, case.dialect)
+        and case.is_exactly_marked
         and not case.pod.node_name  # the kubelet checks affinity again: a bound pod would be refused there
         and case.pod.owner_kind != DAEMON_SET  # its pods are tied to a node each
     ):
@@ -115,7 +114,7 @@ def _restorations(case: Case, old: Pod) -> Iterator[Repair]:
             had = _had(case, repair.edit, old)
             if had is not None:
                 yield replace(repair, edit=replace(repair.edit, value=had), audit_value=had)
-    if case.dialect.node_label is not None and is_exactly_marked(case.pod.annotations, case.dialect):
+    if case.dialect.node_label is not None and case.is_exactly_marked:
         key, value = case.dialect.node_label
         by_affinity = replace(old, node_selector={})
         if demands_label(by_affinity, key, (value,)) and not demands_label(case.pod, key, (value,)):

@@ -38,11 +38,15 @@ def update_findings(old: Pod, new: Pod, rules: Rules, username: str) -> Iterator
         for key in dialect.homes
         if effective_meaning(old, dialect) == effective_meaning(new, dialect)
     }
+    refused = set()
     for dialect in dialects.values():
-        if scheduled:
-            yield from _moved(dialect, old, new)
+        for finding in _moved(dialect, old, new) if scheduled else ():
+            refused.add(finding.path)
+            yield finding
         yield from changed(dialect, old, new, username, rules.result_writers)
     for finding in _fresh(old, new, rules, after):
+        if finding.path in refused:  # whatever else is wrong with it, it may not change at all
+            continue
         if finding.code in SPELLING_ONLY and finding.path in respelt:
             if not scheduled:
                 yield finding.as_warning()

@@ -78,7 +78,7 @@ def _cards_of(container: Container, resource: str) -> Iterator[Finding]:
         field = "limits" if request is None else "requests"
         yield GPU_NOT_WHOLE.at(
             f"{container.path}.resources.{field}{named}",
-            f"{who} asks for {figure(asked)} of a card; only whole cards are given.",
+            f"{who} asks for {_of_cards(asked)}; only whole cards are given.",
             found=figure(asked),
             wanted="whole cards",
             next_step=f"Ask for {asked.nearest_whole()}.",
@@ -86,11 +86,15 @@ def _cards_of(container: Container, resource: str) -> Iterator[Finding]:
     if request is not None and (limit is None or limit.as_stored != request.as_stored):
         yield GPU_NOT_EQUAL.at(
             f"{container.path}.resources.limits{named}",
-            f"{who} asks for {figure(request)} with {_limit(limit)}; the two must be equal.",
+            f"{who} asks for {_of_cards(request)} with {_limit(limit)}; the two must be equal.",
             found="nothing" if limit is None else figure(limit),
             wanted=figure(request),
         )
 
 
 def _limit(limit: Quantity | None) -> str:
-    return "no limit" if limit is None else f"a limit of {figure(limit)}"
+    return "no limit" if limit is None else f"a limit of {_of_cards(limit)}"
+
+
+def _of_cards(amount: Quantity) -> str:
+    return "1 card" if figure(amount) == "1" else f"{figure(amount)} cards"

@@ -29,14 +29,14 @@ def quality(case: Case) -> Iterator[Finding]:
     path = label_path(QOS_LABEL)
     if qos and qos not in _QOS_CLASSES:
         meant = next((known for known in _QOS_CLASSES if folded(known) == folded(qos)), "")
-        hint = f"did you mean {meant}?" if meant else f"known are {one_of(_QOS_CLASSES)}."
+        hint = f"did you mean {meant}?" if meant else f"one of {one_of(_QOS_CLASSES)} is needed."
         yield QOS_UNKNOWN.at(
             path, f"the value {shown(qos)} is not known; {hint}", found=shown(qos), wanted=meant or one_of(_QOS_CLASSES)
         )
     elif qos not in _PINNED:
         yield QOS_NOT_PINNED.at(
             path,
-            f"the pod is of QoS {qos or 'no class'}, so its CPUs are not pinned, only kept to NUMA nodes by count.",
+            f"with {f'QoS {qos}' if qos else 'no QoS class'} the CPUs are not pinned, only counted by NUMA node.",
             found=qos or "no such label",
             wanted=one_of(_PINNED),
         )

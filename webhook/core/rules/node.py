@@ -40,6 +40,7 @@ def selection(case: Case) -> Iterator[Finding]:
     elif (
         case.stage is Stage.CREATE
         and not against
+        and case.is_exactly_marked  # else mutate adds nothing, and a near miss is refused anyway
         and case.pod.owner_kind != DAEMON_SET
         and not demands_label(case.pod, key, (value,))
     ):

@@ -20,7 +20,7 @@ def unknown_policies(labels: Mapping[str, str], dialects: tuple[Dialect, ...]) -
             if not value or value in known:
                 continue
             meant = next((word for word in known if folded(word) == folded(value)), "")
-            hint = f"did you mean {shown(meant)}?" if meant else f"known are {one_of(known)}."
+            hint = f"did you mean {shown(meant)}?" if meant else f"one of {one_of(known)} is needed."
             yield NODE_LABEL_UNKNOWN.at(
                 label_path(key),
                 f"the value {shown(value)} is not known; {hint}",

@@ -83,8 +83,8 @@ def homes(case: Case) -> Iterator[Finding]:
 
 
 def older_home(case: Case) -> Iterator[Finding]:
-    """Report a spec that stands in the older home only; mutate carries it over."""
-    if case.older is None or case.home is not None or meaning(case.older) is None:
+    """Report a spec that stands in the older home only; mutate carries it over, unless a near miss is there as well."""
+    if case.older is None or case.home is not None or case.near_homes or meaning(case.older) is None:
         return
     yield repairable(
         SPEC_HOME_OLDER,
@@ -175,7 +175,7 @@ def _unknown_value(case: Case, spec: NumaSpec, problem: SpecProblem) -> Finding:
         return _missing_policy(case, spec, problem)
     # The parser names one value alone where it recognises what was meant.
     guess = " or " not in problem.wanted
-    question = f"did you mean {shown(problem.wanted)}?" if guess else f"known are {problem.wanted}."
+    question = f"did you mean {shown(problem.wanted)}?" if guess else f"one of {problem.wanted} is needed."
     return reason.at(
         annotation_path(spec.key),
         f"{problem.key} has the unknown value {problem.found}; {question}",
@@ -201,7 +201,7 @@ def _null(case: Case, spec: NumaSpec, problem: SpecProblem) -> Finding:
 _SAYS: Final[Mapping[str, _Saying]] = MappingProxyType(
     {
         "not_json": _plainly(SPEC_NOT_JSON, "the text is not JSON: found {found}, where {wanted} belongs."),
-        "not_object": _plainly(SPEC_NOT_OBJECT, "the text is {found}, where {wanted} belongs."),
+        "not_object": _plainly(SPEC_NOT_OBJECT, "found {found}, where {wanted} belongs."),
         "too_long": _plainly(SPEC_TOO_LONG, "the text has {found}; {wanted} are read."),
         "too_deep": _plainly(SPEC_TOO_DEEP, "the text is nested too deeply: found {found}, wanted {wanted}."),
         "repairable_json": _repairable_json,
