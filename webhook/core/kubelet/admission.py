@@ -8,12 +8,13 @@ In each allocation devices come first, then CPUs, then memory.
 from collections.abc import Mapping, Sequence
 
 from webhook.core.demand import ContainerDemand, PodDemand, QosClass
+from webhook.core.kubelet.best_effort import best_effort_hint
 from webhook.core.kubelet.cpu_distributed import take_distributed
 from webhook.core.kubelet.cpu_packed import CpuPickError, CpuShortageError, take_packed
 from webhook.core.kubelet.device_assignment import GivenDevices, assign_devices
 from webhook.core.kubelet.hints import AnyAsk, Hint, cpu_ask, device_ask
 from webhook.core.kubelet.memory import Block, MemoryUse, shrink_reused
-from webhook.core.kubelet.merge import MaskOrder, merge
+from webhook.core.kubelet.merge import MaskOrder
 from webhook.core.kubelet.reduced import preferred_mask
 from webhook.core.kubelet.refusal import (
     SMT_ALIGNMENT_ERROR,
@@ -155,8 +156,7 @@ class Admission:
         if mask is not None:
             return (None if only_single and mask == self._tables.all_numa else mask), True
         if self._config.policy is TopologyPolicy.BEST_EFFORT:
-            hints = [ask.hints() for ask in asks]
-            return merge(hints, self._tables.all_numa, self._config.policy, order)[0]
+            return best_effort_hint(asks, self._tables.all_numa, order)
         culprit = next((ask.name for ask in asks if not ask.is_possible), asks[0].name if len(asks) == 1 else "")
         facts = {f"{ask.name}_width": str(ask.width) for ask in asks}
         raise Refused(TOPOLOGY_AFFINITY_ERROR, TOPOLOGY_MESSAGE, culprit, facts)
