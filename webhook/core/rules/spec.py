@@ -146,7 +146,8 @@ def _plainly(reason: Reason, sentence: str) -> _Saying:
 
 
 def _repairable_json(case: Case, spec: NumaSpec, problem: SpecProblem) -> Finding:
-    if spec is case.older and case.home is not None:  # mutate leaves it: other keys of another feature stand in it
+    # Mutate carries the older home over or leaves it as it is: another feature's keys stand in it.
+    if spec is case.older and (case.home is not None or case.near_homes):
         return _plainly(SPEC_REPAIRABLE_JSON, "the JSON has {found}.")(case, spec, problem)
     return repairable(
         SPEC_REPAIRABLE_JSON,
