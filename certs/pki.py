@@ -16,6 +16,7 @@ from certs.faults import UnreadableError, WrongKeyError
 from certs.names import Names
 
 _BEGIN = b"-----BEGIN CERTIFICATE-----"
+_END = b"-----END CERTIFICATE-----"
 _LARGEST_PEM_BYTES = 1 << 20  # a Secret may hold 1 MiB in all (Kubernetes, "MaxSecretSize")
 _LARGEST_BACKDATE = timedelta(minutes=5)  # clock skew between nodes; kube-controller-manager's signer uses the same
 _BACKDATE_SHARE = 10  # and never more than a tenth of the lifetime, or a short certificate would be born old
@@ -95,8 +96,8 @@ def read_certificates(pem: bytes, *, what: str = "The certificate") -> tuple[Cer
         certificates = tuple(_facts(one) for one in loaded)
     except _PARSE_FAULTS as error:
         raise UnreadableError(f"{what} is not readable as PEM; it may be half-written.") from error
-    if len(certificates) != begun:
-        raise UnreadableError(f"{what} begins {begun} PEM blocks and completes {len(certificates)}; it is cut off.")
+    if len(certificates) != begun or pem.rpartition(_END)[2].lstrip().startswith(b"-"):
+        raise UnreadableError(f"{what} begins another PEM block after {len(certificates)}; it is cut off.")
     return certificates
 
 

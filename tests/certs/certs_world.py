@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from certs.names import Names, names_of
+from certs.pki import Pair, read_pair
 from certs.policy import Policy
 from certs.store import ConflictError, Secret, WebhookConfiguration
 
@@ -20,6 +25,22 @@ def seconds(number: float) -> timedelta:
 
 def policy(names: Names = NAMES, **changed: Any) -> Policy:
     return Policy(names=names, **changed)
+
+
+def mint_for_clients(authority: Pair, now: datetime, lifetime: timedelta) -> Pair:
+    """Return a certificate for clients, without any alternative name."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a client")])
+    issuer = authority.certificate.parsed.subject
+    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), 7, now, now + lifetime)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    signer = serialization.load_pem_private_key(authority.key_pem, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    pem = builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return read_pair(pem, key_pem)
 
 
 @dataclass
