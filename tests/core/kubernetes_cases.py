@@ -143,7 +143,7 @@ def places(random: Random, count: int) -> Iterator[Place]:
         # Most cases keep to a few well-formed words, so that matches are frequent; the rest take any.
         sane = random.random() < 0.6
         keys, values = (_KEYS[:4], ["a", "b", "topology", "5", "10", "4", "007"]) if sane else (_KEYS, _VALUES)
-        labels = {random.choice(keys): random.choice(values) for _ in range(random.randrange(5))}
+        labels = {random.choice(keys): random.choice([*values, "+7", "-5"]) for _ in range(random.randrange(5))}
         name = random.choice(["node-1", "node-2", "node-1", ""])
         taints = [_taint(random) for _ in range(random.randrange(3))]
         selector = {random.choice(keys): random.choice(values) for _ in range(random.choice([0, 0, 1, 2]))}
@@ -201,7 +201,7 @@ def _requirement(random: Random, keys: Sequence[str], values: Sequence[str], san
     if not sane:
         operator = random.choice([operator, operator, operator, operator, operator, "in", "", "=="])
         count = random.choice([count, count, count, 0, 1, 2])
-    if sane and operator in {"Gt", "Lt"}:
+    if operator in {"Gt", "Lt"} and (sane or random.random() < 0.5):
         values = ["5", "0", "7", "10"]
     return {"key": random.choice(keys), "operator": operator, "values": random.choices(values, k=count)}
 

@@ -22,7 +22,7 @@ from webhook.core.pod import NodeSelectorTerm, Operator, Pod, Requirement, Toler
 from webhook.core.selectors import is_label_key, is_label_value, text_of
 
 LABEL = "ack.node.gpu.schedule"
-NODE = NodeFacts("gpu-1", {LABEL: "topology", "zone": "a", "count": "8"})
+NODE = NodeFacts("gpu-1", {LABEL: "topology", "zone": "a", "count": "8", "signed": "+8", "huge": "9223372036854775808"})
 GPU_TAINT = Taint("gpu", "true", "NoSchedule")
 
 
@@ -54,6 +54,8 @@ EXPRESSIONS = [
     ("count Gt 8", False),
     ("count Lt 9", True),
     ("rack Lt 9", False),
+    ("signed Gt 7", True),
+    ("huge Gt 7", False),
     ("zone Gt 1", False),
     ("zone in a", False),
     ("zone In", False),
