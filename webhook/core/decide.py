@@ -6,7 +6,7 @@ from typing import Final
 from webhook.core.decisions import Ask, Decision, Endpoint, Operation, Subject
 from webhook.core.dialect import Stage
 from webhook.core.findings import Finding, Severity
-from webhook.core.judge import judge_node, judge_pod, judge_workload
+from webhook.core.judge import carries_mark, judge_node, judge_pod, judge_workload
 from webhook.core.judged import row_for
 from webhook.core.marks import speaks_of_a_policy
 from webhook.core.modes import Rules
@@ -68,8 +68,7 @@ def _of(findings: tuple[Finding, ...]) -> Decision:
 
 def _is_marked(pod: Pod, old: Subject | None, rules: Rules) -> bool:
     """Return whether the object or the old object carries a mark."""
-    carries_mark = rules.vocabulary.carries_mark
-    return carries_mark(pod.annotations) or (isinstance(old, Pod) and carries_mark(old.annotations))
+    return carries_mark(pod, rules) or (isinstance(old, Pod) and carries_mark(old, rules))
 
 
 def _pod(ask: Ask, pod: Pod, rules: Rules) -> Decision:

@@ -1,6 +1,6 @@
 """Every finding of a pod, a workload or a node: what validate and ``check`` say of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from webhook.core.dialect import Case, Stage
 from webhook.core.findings import Finding
@@ -10,6 +10,7 @@ from webhook.core.pod import NodeLabels, Pod, Workload
 from webhook.core.reasons import FIELD_UNREADABLE
 from webhook.core.rules.node_labels import unknown_policies
 from webhook.core.rules.spec import spec_in
+from webhook.core.spelling import annotation_path
 
 
 def judge_pod(pod: Pod, rules: Rules, *, stage: Stage = Stage.CREATE, namespace: str = "") -> tuple[Finding, ...]:
@@ -38,9 +39,7 @@ def judge_workload(
     for template in workload.templates:
         if before.get(template.path) != template.pod:
             found.extend(finding.under(template.path) for finding in pod_findings(template.pod, rules, stage))
-    if workload.malformed and any(
-        rules.vocabulary.carries_mark(template.pod.annotations) for template in workload.templates
-    ):
+    if workload.malformed and any(carries_mark(template.pod, rules) for template in workload.templates):
         known = {fault.path for fault in old.malformed} if old is not None else set()
         found.extend(
             FIELD_UNREADABLE.at(
@@ -76,11 +75,32 @@ def pod_findings(pod: Pod, rules: Rules, stage: Stage) -> Iterator[Finding]:
                     yield finding
 
 
+def carries_mark(pod: Pod, rules: Rules) -> bool:
+    """Return whether the rules look at ``pod`` at all (``webhook.core.marks``)."""
+    return rules.vocabulary.carries_mark(annotations_of(pod, rules))
+
+
+def annotations_of(pod: Pod, rules: Rules) -> Mapping[str, str]:
+    """Return the pod's annotations for the search of marks: a home whose value is no text counts as an empty one.
+
+    In a file, or in the template of a custom resource, the spec is easily written as a map.
+    """
+    if not pod.malformed:
+        return pod.annotations
+    unreadable = {fault.path for fault in pod.malformed}
+    return {**dict.fromkeys(_unread_homes(rules, unreadable), ""), **pod.annotations}
+
+
+def _unread_homes(rules: Rules, unreadable: set[str]) -> Iterator[str]:
+    return (home for home in rules.vocabulary.homes if annotation_path(home) in unreadable)
+
+
 def cases_of(pod: Pod, rules: Rules, stage: Stage) -> tuple[Case, ...]:
     """Return ``pod`` before each dialect whose mark it carries; empty for mirror pods and pods without a mark."""
-    if pod.is_mirror or not rules.vocabulary.carries_mark(pod.annotations):
+    annotations = annotations_of(pod, rules)
+    if pod.is_mirror or not rules.vocabulary.carries_mark(annotations):
         return ()
-    found = marked(pod.annotations, rules.vocabulary)
+    found = marked(annotations, rules.vocabulary)
     return tuple(
         Case(
             pod=pod,

@@ -55,8 +55,11 @@ class Vocabulary:
             others=frozenset(NUMA_SPEC_KEYS) - homes - older,
         )
 
-    def carries_mark(self, annotations: Mapping[str, str]) -> bool:
-        """Return whether ``annotations`` carry a mark of any dialect."""
+    def carries_mark(self, annotations: Mapping[str, object]) -> bool:
+        """Return whether ``annotations`` carry a mark of any dialect; values that are no texts mark by the key only.
+
+        So it can be asked of raw JSON, before anything is parsed (``Wants`` of ``webhook.wire.reviews``).
+        """
         for key in annotations:
             if key in self.homes:
                 return True
@@ -82,13 +85,13 @@ class Vocabulary:
         home = nearest(key, [dialect.home for dialect in self.dialects if dialect.home])
         return next(dialect for dialect in self.dialects if dialect.home == home)
 
-    def _is_near(self, key: str, text: str) -> bool:
+    def _is_near(self, key: str, text: object) -> bool:
         # Every near miss holds this word: the search costs less than a regular expression.
         if "spec" not in key.lower() or key in self.others:
             return False
         if self.near_home.search(key) is not None:
             return True
-        return self.near_older_home.search(key) is not None and speaks_of_a_policy(text)
+        return isinstance(text, str) and self.near_older_home.search(key) is not None and speaks_of_a_policy(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,6 +270,7 @@ CASES["node policy None"] = lambda: judge_node(node(**{"node.koordinator.sh/numa
 CASES["node mode misspelt"] = lambda: judge_node(node(**{MODE: "Topology"}), RULES)
 
 # Fields.
+template("the spec is a map", annotations={SPEC_KEY: {"numaTopologyPolicy": "SingleNUMANode"}})
 create("annotation is a boolean", annotations={"cpuset-scheduler": True})
 create("quantity is none", containers=[container(cpu="24 cores")])
 

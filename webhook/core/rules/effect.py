@@ -44,6 +44,9 @@ def cpuset_alone(case: Case) -> Iterator[Finding]:
     if case.dialect.cpuset is None or case.spec is not None or case.near_homes:
         return
     key, value = case.dialect.cpuset
+    home = annotation_path(case.dialect.home)
+    if any(fault.path == home for fault in case.pod.malformed):
+        return
     if case.pod.annotations.get(key) == value:
         yield CPUSET_WITHOUT_SPEC.at(
             annotation_path(key),
