@@ -247,6 +247,8 @@ def _public_bytes(key: object) -> bytes:
 
 
 def _facts(parsed: x509.Certificate) -> Certificate:
+    if parsed.serial_number < 0:
+        raise ValueError("negative serial number")  # Go's clients refuse it (crypto/x509 since 1.23)
     extensions = parsed.extensions  # parsed lazily; raises ValueError on a malformed one
     names, is_authority, may_serve = Names(), False, True
     for extension in extensions:

@@ -134,11 +134,11 @@ class _Case:
     def _settled(self) -> Plan:
         held, now = self.facts.holdings, self.now
         looks = []
-        if held.older and held.signer is not None:
+        if held.older and self._leaf_is_by_signer():
             switched = held.switched_at
             if switched is None or switched > now:
                 return self._do(Action.NOTE_SWITCH, "Older authorities are trusted, and it was not noted since when.")
-            finish_at = switched + self._wait_for_replicas(held.signer.certificate)
+            finish_at = switched + self._wait_for_replicas(self._signer())
             if now >= finish_at and (self._all_serve_the_leaf() or not any(one.valid_at(now) for one in held.older)):
                 return self._do(Action.FINISH_OVERLAP, "No replica serves a leaf by an older authority any more.")
             looks.append(finish_at if now < finish_at else now + self.policy.look_every)
@@ -173,6 +173,10 @@ class _Case:
         if signer is None:  # callers ask _can_sign first
             raise LookupError("There is no signer.")
         return signer.certificate
+
+    def _leaf_is_by_signer(self) -> bool:
+        leaf = self.facts.holdings.leaf
+        return self._can_sign() and leaf is not None and leaf.certificate.issued_by(self._signer())
 
     def _why_no_signer(self) -> str:
         signer = self.facts.holdings.signer

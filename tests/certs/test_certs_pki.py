@@ -145,6 +145,7 @@ def test_every_cut_of_a_key_is_seen(leaf: Pair):
             read_key(leaf.key_pem[:length])
 
 
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 @given(st.binary(max_size=200), st.integers(0, 900), st.integers(0, 255))
 def test_no_bytes_raise_anything_but_the_declared_errors(garbage: bytes, place: int, value: int):
     """Garbage alone, and a good certificate with one byte changed or garbage inside."""
