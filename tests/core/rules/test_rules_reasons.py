@@ -7,7 +7,7 @@ import pytest
 
 from webhook.core.reasons import REASONS
 
-PAGES = files("webhook") / "pages"
+PAGES = files("webhook.pages")
 HEADINGS = ("## What it means", "## Example", "## Why", "## How to fix")
 
 
