@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"numa-admission/oracle/draw"
+	"numa-admission/oracle/hollow"
 	"numa-admission/oracle/judge"
 	"numa-admission/oracle/kubelet"
 	"numa-admission/oracle/record"
@@ -19,6 +21,7 @@ import (
 const usage = `usage:
   kubelet-oracle generate --seed N --cases M [--first K] [--profile small|wild|gpu8|podlevel] [--real-start]
   kubelet-oracle judge [--real-start] < cases.jsonl > verdicts.jsonl
+  kubelet-oracle hollow --kubeconfig FILE --machine CLASSES.yaml [--machine ...] [--nodes N]
 `
 
 func main() {
@@ -37,6 +40,8 @@ func run(arguments []string, in io.Reader, out io.Writer) error {
 		return generate(arguments[1:], out)
 	case "judge":
 		return judgeAll(arguments[1:], in, out)
+	case "hollow":
+		return hollowNodes(arguments[1:], out)
 	case "version":
 		_, err := fmt.Fprintln(out, record.KubeletVersion)
 		return err
@@ -102,6 +107,28 @@ func judgeAll(arguments []string, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
+}
+
+func hollowNodes(arguments []string, out io.Writer) error {
+	options := hollow.Options{}
+	flags := flag.NewFlagSet("hollow", flag.ContinueOnError)
+	flags.StringVar(&options.Kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the API server")
+	flags.Func("machine", "file of machine classes; may be given several times", func(path string) error {
+		options.Machines = append(options.Machines, path)
+		return nil
+	})
+	flags.IntVar(&options.Nodes, "nodes", 0, "so many nodes, shared among the classes in proportion to their counts; 0: the counts themselves")
+	flags.DurationVar(&options.StopDelay, "stop-delay", 200*time.Millisecond, "how long a deleted pod takes to stop; never longer than its grace period")
+	flags.DurationVar(&options.LeaseDuration, "lease", 40*time.Second, "lease duration, renewed four times in it; 0: no leases")
+	flags.BoolVar(&options.Events, "events", true, "write a Warning event for each refused pod")
+	flags.BoolVar(&options.LogAll, "log-admitted", false, "a line for each admitted pod too")
+	flags.BoolVar(&options.Topologies, "topologies", false, "write NodeResourceTopology objects (v1alpha2) where the CRD is there")
+	flags.DurationVar(&options.TopologyDelay, "topology-delay", 2*time.Second, "how long after a change")
+	flags.BoolVar(&options.DeleteNodes, "delete-nodes", false, "delete the Nodes at the end")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	return hollow.Run(options, out)
 }
 
 func lines(out io.Writer) (write func(any) error, flush func() error) {
