@@ -3,12 +3,11 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 
 from certs.directory import DirectoryStore
 from certs.holdings import OUR_KEYS, holdings_of
-from certs.mint import mint_into
+from certs.mint import lifetime_of, mint_into
 from certs.moments import in_words, utc_now
 from certs.names import Names, names_of, service_names
 from certs.plan import Asked
@@ -37,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _mint(options: argparse.Namespace) -> int:
-    files = mint_into(options.directory, _names(options), timedelta(days=options.days), utc_now())
+    files = mint_into(options.directory, _names(options), lifetime_of(options.days), utc_now())
     for path in (files.ca_file, files.cert_file, files.key_file):
         sys.stdout.write(f"{path}\n")
     return GOOD
@@ -59,8 +58,8 @@ def _show(options: argparse.Namespace) -> int:
 def _rotate(options: argparse.Namespace) -> int:
     policy = Policy(
         names=_names(options),
-        leaf_lifetime=timedelta(days=options.days),
-        authority_lifetime=timedelta(days=options.authority_days),
+        leaf_lifetime=lifetime_of(options.days),
+        authority_lifetime=lifetime_of(options.authority_days),
     )
     rotator = Rotator(DirectoryStore(options.directory), NoConfigurations(), policy)
     step = rotator.step(utc_now(), Asked(options.ask))

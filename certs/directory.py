@@ -36,7 +36,10 @@ class DirectoryStore:
             StoreError: the files cannot be read.
         """
         with _translated(self._directory):
-            return self._read()
+            if not self._directory.exists():
+                return Secret()
+            with _locked(self._directory, fcntl.LOCK_SH):
+                return self._read()
 
     def write(self, data: Mapping[str, bytes], version: str) -> str:
         """Make ``data`` the current version if that is still ``version``; return the new one.
@@ -47,7 +50,7 @@ class DirectoryStore:
         """
         with _translated(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-            with _locked(self._directory):
+            with _locked(self._directory, fcntl.LOCK_EX):
                 if self._read().version != version:
                     raise ConflictError(f"The files in {self._directory} have changed since they were read.")
                 self._swap(data)
@@ -99,11 +102,11 @@ def _version(data: Mapping[str, bytes]) -> str:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _locked(directory: Path, kind: int) -> Iterator[None]:
     """Hold the directory's own lock, which ends with the process whatever kills it."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, kind)
         yield
     finally:
         os.close(descriptor)

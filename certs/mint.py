@@ -4,12 +4,14 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from certs.moments import utc_now
 from certs.names import Names, names_of
 from certs.pki import mint_authority, mint_leaf
+
+_LAST_MOMENT = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +37,34 @@ def mint_development_pair(
     in one step; the key can be read by this user only.
 
     Raises:
-        ValueError: no name, a bad name, or a number of days that is not above 0.
+        ValueError: no name, a bad name, or a number of days that is not above 0 or reaches past the year 9999.
         OSError: the directory cannot be written.
     """
-    if not days > 0:
-        raise ValueError(f"A certificate must live for more than 0 days; {days} were asked for.")
     names = names_of(dns_names, ip_addresses)
-    return mint_into(directory, names, timedelta(days=days), now or utc_now())
+    return mint_into(directory, names, lifetime_of(days), now or utc_now())
+
+
+def lifetime_of(days: float) -> timedelta:
+    """Return ``days`` as a span of time.
+
+    Raises:
+        ValueError: it is no number, or too large for any calendar.
+    """
+    try:
+        return timedelta(days=days)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"A lifetime cannot be {days} days.") from error
 
 
 def mint_into(directory: Path, names: Names, lifetime: timedelta, now: datetime) -> MintedFiles:
     """Write a new authority's certificate and a leaf by it; both live for ``lifetime`` from ``now``.
 
     Raises:
-        ValueError: no name is given.
+        ValueError: no name is given, or the lifetime is not above 0 or reaches past the year 9999.
         OSError: the directory cannot be written.
     """
+    if not timedelta(0) < lifetime < _LAST_MOMENT - now:
+        raise ValueError(f"A certificate must live for more than 0 days and end before the year 9999, not {lifetime}.")
     authority = mint_authority(now, lifetime, name="numa-admission development")
     leaf = mint_leaf(authority, names, now, lifetime)
     files = MintedFiles(directory / "ca.crt", directory / "tls.crt", directory / "tls.key")
