@@ -1,0 +1,72 @@
+"""``numa-admission webhook-config``: the plain webhook configurations, for whoever does not use Helm."""
+
+import base64
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+import yaml
+
+from webhook.wire.webhook_configurations import Target, webhook_configurations
+
+_SERVICE = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+@click.command("webhook-config", short_help="Print the webhook configurations.")
+@click.option("--url", metavar="https://HOST:PORT", help="Where the API server reaches the server.")
+@click.option("--service", metavar="NAMESPACE/NAME[:PORT]", help="The Service in front of the server.")
+@click.option(
+    "--ca", "ca_file", metavar="FILE", required=True, help="The CA certificates that the server's leaf chains to, PEM."
+)
+@click.option("--name", default="numa-admission", show_default=True, help="Name of both configurations.")
+@click.option(
+    "--exclude-namespace",
+    "excluded",
+    multiple=True,
+    help="A namespace that is never judged, besides kube-system and the Service's own.",
+)
+@click.option("--without", "left_out", multiple=True, metavar="WEBHOOK", help="Leave a webhook out, such as bind.")
+def webhook_config(
+    *,
+    url: str | None, service: str | None, ca_file: str, name: str, excluded: Sequence[str], left_out: Sequence[str]
+) -> None:
+    """Print MutatingWebhookConfiguration and ValidatingWebhookConfiguration, to be applied by kubectl."""
+    target, namespaces = _target(url, service)
+    documents = webhook_configurations(
+        name,
+        target,
+        ca_bundle=_ca_bundle(ca_file),
+        excluded_namespaces=("kube-system", *namespaces, *excluded),
+        left_out=frozenset(left_out),
+    )
+    click.echo(yaml.safe_dump_all(documents, sort_keys=False, width=1000), nl=False)
+
+
+def _target(url: str | None, service: str | None) -> tuple[Target, tuple[str, ...]]:
+    if (url is None) == (service is None):
+        raise click.UsageError("Give exactly one of --url and --service.")
+    if url is not None:
+        parts = urlsplit(url)
+        if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment or parts.path.strip("/"):
+            raise click.BadParameter(f"{url!r} is not of the form https://HOST:PORT.", param_hint="--url")
+        return Target(url=url.rstrip("/")), ()
+    found = _SERVICE.fullmatch(service or "")
+    if found is None or (found["port"] and not 0 < int(found["port"]) < 65536):
+        raise click.BadParameter(f"{service!r} is not of the form NAMESPACE/NAME[:PORT].", param_hint="--service")
+    port = int(found["port"]) if found["port"] else 443
+    return Target(namespace=found["namespace"], service=found["name"], port=port), (found["namespace"],)
+
+
+def _ca_bundle(ca_file: str) -> str:
+    """Return the file's certificates, base64; keys and comments stay behind."""
+    try:
+        text = Path(ca_file).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{ca_file!r} cannot be read: {error}.", param_hint="--ca") from error
+    certificates = _CERTIFICATE.findall(text)
+    if not certificates:
+        raise click.BadParameter(f"{ca_file!r} holds no PEM certificate.", param_hint="--ca")
+    return base64.b64encode(("\n".join(certificates) + "\n").encode("ascii")).decode("ascii")
