@@ -22,6 +22,9 @@ import (
 
 var topologies = schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"}
 
+// absentRetry is how long to wait for a CRD that is not there.
+const absentRetry = 5 * time.Second
+
 // reporter writes a node's NodeResourceTopology in the shape of NFD's
 // topology-updater, some time after the last unreported change.
 type reporter struct {
@@ -48,7 +51,8 @@ func (r *reporter) changed(node string, look func()) {
 }
 
 // submit keeps the node's newest object and has it written. One write per node
-// runs at a time, so that an older report never lands on a newer one.
+// runs at a time, so that an older report never lands on a newer one. Where the
+// CRD is not there, it tries again some seconds later.
 func (r *reporter) submit(ctx context.Context, object *unstructured.Unstructured) {
 	node := object.GetName()
 	r.lock.Lock()
@@ -69,13 +73,25 @@ func (r *reporter) submit(ctx context.Context, object *unstructured.Unstructured
 			}
 			r.newest[node] = nil
 			r.lock.Unlock()
-			r.write(ctx, next)
+			if r.write(ctx, next) {
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(absentRetry):
+			}
+			r.lock.Lock()
+			if r.newest[node] == nil {
+				r.newest[node] = next
+			}
+			r.lock.Unlock()
 		}
 	}()
 }
 
-// write stores the object. Where the CRD is not there, nothing is said.
-func (r *reporter) write(ctx context.Context, object *unstructured.Unstructured) {
+// write stores the object; false says that the CRD is not there.
+func (r *reporter) write(ctx context.Context, object *unstructured.Unstructured) bool {
 	resource := r.client.Resource(topologies)
 	for range 5 {
 		old, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
@@ -86,15 +102,19 @@ func (r *reporter) write(ctx context.Context, object *unstructured.Unstructured)
 			object.SetResourceVersion(old.GetResourceVersion())
 			_, err = resource.Update(ctx, object, metav1.UpdateOptions{})
 		}
-		if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
-			return
+		if err == nil || ctx.Err() != nil {
+			return true
+		}
+		if apierrors.IsNotFound(err) {
+			return false
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			fmt.Fprintf(os.Stderr, "hollow: NodeResourceTopology %s: %v\n", object.GetName(), err)
-			return
+			return true
 		}
 		object.SetResourceVersion("")
 	}
+	return true
 }
 
 // topologyObject builds the NodeResourceTopology of a node.
