@@ -158,7 +158,7 @@ class Machine:
             raise MachineError(f"distances are not {count} by {count}.")
 
     def __hash__(self) -> int:
-        """Return a hash of what tells machines apart in practice; the whole value would cost microseconds per look-up."""
+        """Return a hash of what tells machines apart in practice; the whole value would cost microseconds a time."""
         return hash((self.name, self.numa_ids, self.cpus.numa_cpus, self.reserved_cpus, self.kubelet.policy))
 
     @property
@@ -185,6 +185,9 @@ class NodeState:
     unhealthy_devices: tuple[int, ...]
     busy_memory: tuple[tuple[tuple[int, int], ...], ...] = ()
     """Memory manager groups: per ``Machine.memory`` the pairs (NUMA mask, bytes) that are held."""
+    memory_cells: tuple[int, ...] = ()
+    """For each NUMA position the group that the memory manager counts it to; empty: as ``busy_memory`` implies. It can
+    differ only after a single node was handed out inside a group (best-effort) and given back."""
     cpusets: tuple[int, ...] = ()
     """The CPU mask of every pod that a scheduler bound to CPUs: a NUMA node is single, shared or idle by these
     (``domain/koordinator-ack.md`` 2.5). Kubelet models leave it empty."""

@@ -114,6 +114,10 @@ class Admission:
             )
         return Holding(self._held_cpus, tuple(self._held_devices), memory)
 
+    def memory_cells(self) -> tuple[int, ...]:
+        """Return the groups of the memory manager afterwards; empty where nothing says that they are not implied."""
+        return tuple(self._memory.cells) if self._memory is not None else self._state.memory_cells
+
     # --- what is asked ---
 
     def container_asks(self, container: ContainerDemand) -> list[AnyAsk]:

@@ -6,6 +6,7 @@ from typing import Final
 from webhook.core.demand import PodDemand
 from webhook.core.kubelet.admission import Admission
 from webhook.core.kubelet.device_assignment import GivenDevices
+from webhook.core.kubelet.memory import MemoryUse, with_cells
 from webhook.core.kubelet.refusal import Refused
 from webhook.core.kubelet.tables import tables_of
 from webhook.core.machine import Machine, NodeState
@@ -48,11 +49,16 @@ class KubeletAllocator:
                 refused.facts,
             )
         holding = admission.holding()
-        return Placement(holding, places, take(state, holding))
+        after = take(state, holding)
+        cells = admission.memory_cells()
+        return Placement(holding, places, with_cells(machine, after, cells) if cells else after)
 
     def release(self, machine: Machine, state: NodeState, holding: Holding) -> NodeState:
         """Return ``state`` with ``holding`` given back: everything at once, when the pod is gone."""
-        return give_back(machine, state, holding)
+        after = give_back(machine, state, holding)
+        if not holding.memory and not state.memory_cells:
+            return after
+        return with_cells(machine, after, state.memory_cells or MemoryUse.of(machine, state).cells)
 
 
 @lru_cache(maxsize=_VERDICTS_REMEMBERED)

@@ -1,12 +1,12 @@
 """The memory manager's policy Static (``memorymanager/policy_static.go``): hints, the rule of groups, allocation.
 
-A NUMA node is either used alone or in one group of NUMA nodes. What a node's groups are is worked out from the blocks
-that pods hold, as the kubelet itself does when it starts. It differs from a kubelet that ran on only where a single
-node was handed out inside a group (best-effort) and given back again.
+A NUMA node is either used alone or in one group of NUMA nodes. Which group a node stands in is worked out from the
+blocks that pods hold, as the kubelet itself does when it starts; ``NodeState.memory_cells`` says it where a kubelet
+that ran on differs: a single node was handed out inside a group (best-effort) and given back again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.core.kubelet.hints import Hint, ListedAsk
@@ -59,6 +59,8 @@ class MemoryUse:
         for index, blocks in enumerate(state.busy_memory):
             for mask, size in blocks:
                 use.hold(mask, index, size)
+        if state.memory_cells:
+            use.cells = list(state.memory_cells)
         return use
 
     def hold(self, mask: int, index: int, size: int) -> None:
@@ -163,6 +165,19 @@ class MemoryUse:
                 self.reusable[key] = max(held, size)
             elif held:
                 self.reusable[key] = max(held - size, 0)
+
+
+def with_cells(machine: Machine, state: NodeState, cells: Sequence[int]) -> NodeState:
+    """Return ``state``, in which no ``memory_cells`` stand, with ``cells``: a node without any block stands alone.
+
+    They are left out where the blocks imply them, so that equal states are equal values.
+    """
+    implied = MemoryUse.of(machine, state)
+    kept = tuple(
+        cell if assigned else 1 << position
+        for position, (cell, assigned) in enumerate(zip(cells, implied.assignments, strict=True))
+    )
+    return state if kept == tuple(implied.cells) else replace(state, memory_cells=kept)
 
 
 @dataclass(slots=True)
