@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -34,6 +35,7 @@ func Stored(ctx context.Context, in *record.Pod) (*v1.Pod, []string, error) {
 	for _, fault := range podregistry.Strategy.Validate(ctx, internal) {
 		faults = append(faults, fault.Error())
 	}
+	slices.Sort(faults) // the API's validation walks maps
 	stored := &v1.Pod{}
 	if err := legacyscheme.Scheme.Convert(internal, stored, nil); err != nil {
 		return nil, nil, fmt.Errorf("pod %s to v1: %w", in.UID, err)
