@@ -1,4 +1,4 @@
-"""Cases of the oracle (``tests/oracle/README.md``) as values of the core: machines, states, demands, recorded places."""
+"""Cases of the oracle (``tests/oracle/README.md``) as values of the core."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ SAMPLE = Path(__file__).parents[2] / "oracle" / "sample.jsonl.gz"
 KINDS = {"init": ContainerKind.INIT, "sidecar": ContainerKind.SIDECAR, "app": ContainerKind.APP}
 
 TOPOLOGY_REASONS = {"TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError"}
-"""What the step that we model can say; whatever else comes from a later check (``OutOfcpu``) and means: admitted here."""
+"""What the step that we model can say; all else comes from a later check (``OutOfcpu``) and means: admitted here."""
 
 
 def read_lines(lines: Iterable[str | bytes]) -> Iterator[dict]:
@@ -50,12 +50,11 @@ class OracleMachine:
     unhealthy: tuple[int, ...]
 
     def numa_mask(self, numa_ids: Iterable[int]) -> int:
+        """Return the mask of positions of ``numa_ids``."""
         return mask_of(self.position[numa_id] for numa_id in numa_ids)
 
-    def numa_ids(self, mask: int) -> list[int]:
-        return [self.machine.numa_ids[position] for position in members(mask)]
-
     def device_mask(self, index: int, ids: Iterable[str]) -> int:
+        """Return the mask of the devices ``ids`` of the machine's resource ``index``."""
         return mask_of(self.device_ids[index].index(device_id) for device_id in ids)
 
 
@@ -155,16 +154,23 @@ def demand_of_record(pod: dict) -> PodDemand:
     return PodDemand(QosClass(pod["qos"]), tuple(containers), has_pod_level_resources="effective" in pod)
 
 
+def cpus_of(got: dict) -> int:
+    return mask_of(cpu for place in got.values() for cpu in place.get("cpu_ids") or [])
+
+
 class Books:
     """What each active pod holds, as recorded: the state is always the kubelet's own, never our model's."""
 
     def __init__(self, at: OracleMachine) -> None:
+        """Start with nothing held."""
         self.held: dict[str, dict] = {}
+        self.free_cpus = at.machine.cpus.all_cpus & ~at.machine.reserved_cpus
         self.cells = [1 << position for position in range(len(at.machine.numa_ids))]
 
     def hold(self, at: OracleMachine, uid: str, got: dict, order: list[str]) -> None:
         """Book what a pod got, its containers in ``order``: the last to use a NUMA node's memory sets its group."""
         self.held[uid] = got
+        self.free_cpus &= ~cpus_of(got)
         for name in order:
             for block in (got.get(name) or {}).get("memory") or []:
                 mask = at.numa_mask(block["numa_ids"])
@@ -173,9 +179,12 @@ class Books:
 
     def release(self, at: OracleMachine, uid: str, rest: dict | None = None) -> None:
         """Give back what a pod held but for ``rest``; a NUMA node without any memory in use stands alone again."""
-        self.held.pop(uid, None)
+        gone = self.held.pop(uid, {})
         if rest:
             self.held[uid] = rest
+        else:
+            # Also what another pod holds: on lopsided sockets a kubelet hands out CPUs twice, and then frees them.
+            self.free_cpus |= cpus_of(gone) & at.machine.cpus.all_cpus & ~at.machine.reserved_cpus
         used = 0
         for got in self.held.values():
             for place in got.values():
@@ -184,21 +193,19 @@ class Books:
         self.cells = [cell if used >> position & 1 else 1 << position for position, cell in enumerate(self.cells)]
 
     def state(self, at: OracleMachine) -> NodeState:
+        """Return what is free now."""
         machine = at.machine
-        cpus = 0
         busy = [0] * len(machine.devices)
         blocks: list[list[tuple[int, int]]] = [[] for _ in machine.memory]
         for got in self.held.values():
             for place in got.values():
-                cpus |= mask_of(place.get("cpu_ids") or [])
                 for index, layout in enumerate(machine.devices):
                     taken = (place.get("devices") or {}).get(layout.resource) or []
                     busy[index] |= at.device_mask(index, [one for one in taken if one in at.device_ids[index]])
                 for block in place.get("memory") or []:
                     blocks[0].append((at.numa_mask(block["numa_ids"]), block["bytes"]))
-        free = machine.cpus.all_cpus & ~machine.reserved_cpus & ~cpus
         cells = tuple(self.cells) if machine.memory else ()
-        return NodeState(free, tuple(busy), at.unhealthy, tuple(map(tuple, blocks)), memory_cells=cells)
+        return NodeState(self.free_cpus, tuple(busy), at.unhealthy, tuple(map(tuple, blocks)), memory_cells=cells)
 
 
 def given_of(at: OracleMachine, got: dict) -> dict[str, dict[str, int]]:
