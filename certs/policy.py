@@ -23,7 +23,11 @@ class Policy:
     renew_at_share: float = 2 / 3
     """Part of a lifetime after which its successor is made; cert-manager's default too."""
     propagation: timedelta = timedelta(seconds=90)
-    """How late a replica may see the Secret: the kubelet's sync period of 60 s plus its cache, with room."""
+    """How late a replica may see the Secret: the kubelet's sync period of 60 s plus its cache, with room.
+
+    A short certificate bears less, whatever is set here: a tenth of the shorter lifetime (simulated with a rotator that
+    is itself late by a hundredth; at a sixth calls fail). So 90 s need lifetimes of 15 minutes.
+    """
     look_every: timedelta = timedelta(seconds=60)
     """How often to look although nothing is due, for others may write to what is ours."""
 
