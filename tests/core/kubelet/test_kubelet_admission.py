@@ -315,3 +315,13 @@ def test_startup_faults_are_the_kubelets(on, text):
     faults = startup_faults(on)
     assert len(faults) == bool(text)
     assert all(text in fault for fault in faults)
+
+
+@pytest.mark.parametrize("policy", [SINGLE, RESTRICTED, BEST_EFFORT])
+@pytest.mark.parametrize("minor", [35, 36])
+def test_many_numa_nodes_are_answered(policy, minor):
+    """36 NUMA nodes with CPUs, GPUs on a few and one GPU of two: no walk over 2^36 sets, and no refusal unproven."""
+    on = machine(36, 2, 1, (1, 2, 3, 4), 1, policy=policy, minor_version=minor, max_allowable_numa_nodes=36)
+    assert verdict(on, pod(ask(cpus=1, gpus=1))) == "admitted"
+    expected = "TopologyAffinityError" if policy is SINGLE else "admitted"
+    assert verdict(on, pod(ask(cpus=40))) == expected

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from webhook.core.kubelet.hints import AnyAsk, Ask, Hint
 from webhook.core.kubelet.merge import MaskOrder, merge
-from webhook.core.kubelet.tables import masks_of_width
+from webhook.core.kubelet.tables import WIDEST_ENUMERATED, can_walk, masks_of_width
 from webhook.core.machine import TopologyPolicy
 
 
@@ -18,6 +18,8 @@ def best_effort_hint(asks: Sequence[AnyAsk], all_numa: int, order: MaskOrder) ->
     mask = _quickly(asks, all_numa, order)
     if mask is not None:
         return mask, False
+    if any(ask.universe.bit_count() > WIDEST_ENUMERATED for ask in asks):
+        return all_numa, False
     return merge([ask.hints() for ask in asks], all_numa, TopologyPolicy.BEST_EFFORT, order)[0]
 
 
@@ -33,7 +35,7 @@ def _quickly(asks: Sequence[AnyAsk], all_numa: int, order: MaskOrder) -> int | N
             active.append(ask)
             within &= ask.universe
             wanted = max(wanted, _narrowest(ask))
-    if not active:
+    if not active or not can_walk(within, wanted):
         return all_numa
     masks: Sequence[int] = masks_of_width(within, wanted)
     if order.distances:
@@ -52,7 +54,7 @@ def _quickly(asks: Sequence[AnyAsk], all_numa: int, order: MaskOrder) -> int | N
 def _narrowest(ask: Ask) -> int:
     """Return the width of the narrowest hint of ``ask``, which has one."""
     width = 1
-    while not any(map(ask.holds, masks_of_width(ask.universe, width))):
+    while can_walk(ask.universe, width) and not any(map(ask.holds, masks_of_width(ask.universe, width))):
         width += 1
     return width
 

@@ -8,7 +8,7 @@ containers of the pod left, reaches the request, and everything that is left to 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webhook.core.kubelet.tables import CpuTable, DeviceTable, MembersIn, masks_of_width
+from webhook.core.kubelet.tables import WIDEST_ENUMERATED, CpuTable, DeviceTable, MembersIn, masks_of_width
 
 Hint = tuple[int | None, bool]
 """A mask of NUMA nodes, or None for no affinity, and whether it is preferred."""
@@ -104,6 +104,7 @@ def cpu_ask(table: CpuTable, free: int, reusable: int, request: int, *, by_socke
         request - reusable.bit_count(),
         reusable,
     )
+    by_socket = by_socket and table.universe.bit_count() <= WIDEST_ENUMERATED
     return _aligned_by_socket(table, ask) if by_socket else ask
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from webhook.core.kubelet.hints import Hint, ListedAsk
 from webhook.core.kubelet.refusal import Refused
-from webhook.core.kubelet.tables import masks_of_width
+from webhook.core.kubelet.tables import WIDEST_ENUMERATED, masks_of_width
 from webhook.core.machine import Machine, NodeState
 from webhook.core.masks import members
 
@@ -80,7 +80,7 @@ class MemoryUse:
         pairs = [(self.index.get(resource, -1), size) for resource, size in wanted]
         count = len(self.cells)
         everything = (1 << count) - 1
-        if any(index < 0 for index, _ in pairs):
+        if count > WIDEST_ENUMERATED or any(index < 0 for index, _ in pairs):
             return ()
         width = 0
         found: list[Hint] = []

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from webhook.core.kubelet.hints import AnyAsk
 from webhook.core.kubelet.merge import MaskOrder
+from webhook.core.kubelet.tables import can_walk
 
 
 def preferred_mask(asks: Sequence[AnyAsk], all_numa: int, order: MaskOrder, *, only_single: bool) -> int | None:
@@ -26,6 +27,8 @@ def preferred_mask(asks: Sequence[AnyAsk], all_numa: int, order: MaskOrder, *, o
         return all_numa
     first, *others = asks
     for width in _widths(first, others, only_single=only_single):
+        if not can_walk(within, width):
+            return all_numa
         found = (mask for mask in first.preferred_masks(width, within) if all(ask.prefers(mask) for ask in others))
         mask = min(found, key=order.key, default=None) if order.distances else next(found, None)
         if mask is not None:

@@ -7,7 +7,8 @@ included, reaches a request (``domain/kubelet-topology.md`` 1.4, 1.5).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import accumulate, combinations
+from math import comb
 from typing import Final
 
 from webhook.core.kubelet.versions import VersionRules, rules_of
@@ -16,6 +17,12 @@ from webhook.core.masks import mask_of, members
 
 MACHINES_REMEMBERED: Final = 1024
 """More machine classes than any cluster has; each costs some tens of kilobytes."""
+
+
+WIDEST_ENUMERATED: Final = 16
+"""NUMA nodes up to which all their sets are walked. A kubelet starts with at most 8 unless told otherwise, and would
+not answer in time with many more (kubernetes/kubernetes#135541); beyond, we never refuse what we have not walked."""
+MOST_MASKS: Final = comb(WIDEST_ENUMERATED, WIDEST_ENUMERATED // 2)
 
 
 class MembersIn(dict[int, int]):
@@ -35,6 +42,11 @@ class MembersIn(dict[int, int]):
             found |= self.by_numa[position]
         self[numa_mask] = found
         return found
+
+
+def can_walk(universe: int, width: int) -> bool:
+    """Return whether the sets of ``width`` NUMA nodes of ``universe`` are few enough to be walked."""
+    return comb(universe.bit_count(), width) <= MOST_MASKS
 
 
 @lru_cache(maxsize=4096)
@@ -203,20 +215,26 @@ def _device_table(layout: DeviceLayout, machine: Machine, rules: VersionRules) -
         name=layout.resource,
         members_in=members_in,
         universe=universe,
-        most=_most(members_in, universe, has_shared=any(mask & (mask - 1) for mask in numa)),
+        most=_most(members_in, hosts, universe.bit_count(), has_shared=any(mask & (mask - 1) for mask in numa)),
         all_members=layout.all_devices,
         gives_hints=bool(with_topology),
         with_topology=with_topology,
     )
 
 
-def _most(members_in: MembersIn, universe: int, *, has_shared: bool) -> tuple[int, ...]:
-    """Return the most members in any one, two... NUMA nodes; a device of several NUMA nodes counts once in a set."""
-    count = universe.bit_count()
-    if has_shared:
-        return tuple(
-            max(members_in[mask].bit_count() for mask in masks_of_width(universe, width))
-            for width in range(1, count + 1)
-        )
-    sizes = sorted((members_in[1 << position].bit_count() for position in members(universe)), reverse=True)
-    return tuple(sum(sizes[: index + 1]) for index in range(count))
+def _most(members_in: MembersIn, hosts: int, count: int, *, has_shared: bool) -> tuple[int, ...]:
+    """Return the most members in any one, two... ``count`` NUMA nodes; a device of several counts once in a set.
+
+    Nodes that host none add nothing, so the hosts alone are looked at.
+    """
+    found: list[int] = []
+    if has_shared and hosts.bit_count() <= WIDEST_ENUMERATED:
+        found += [
+            max(members_in[mask].bit_count() for mask in masks_of_width(hosts, width))
+            for width in range(1, hosts.bit_count() + 1)
+        ]
+    else:
+        sizes = sorted((members_in[1 << position].bit_count() for position in members(hosts)), reverse=True)
+        found += accumulate(sizes)
+    last = found[-1] if found else 0
+    return tuple(found + [last] * (count - len(found)))
