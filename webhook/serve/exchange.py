@@ -8,10 +8,9 @@ from gunicorn.http import errors as http_errors
 from gunicorn.http import wsgi
 from gunicorn.http.parser import RequestParser
 
-Address = tuple[str, int]
+from webhook.edge.admission import RECEIVED
 
-RECEIVED = "numa.received"
-"""Key of the WSGI environment: the monotonic clock in seconds when the request's last byte had arrived."""
+Address = tuple[str, int]
 
 _STATUS_OF = (
     (http_errors.LimitRequestLine, "414 URI Too Long"),
@@ -56,9 +55,7 @@ class Exchange:
         self._application = application
         self._on_fault = on_fault
 
-    def answer(
-        self, raw: bytes, *, peer: Address, server: Address, received: float, last: bool
-    ) -> tuple[bytes, bool]:
+    def answer(self, raw: bytes, *, peer: Address, server: Address, received: float, last: bool) -> tuple[bytes, bool]:
         """Return the response to the one request in ``raw`` and whether the connection may be used again.
 
         ``received`` is the monotonic clock in seconds when the last byte had arrived; ``last`` makes the response say

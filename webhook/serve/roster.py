@@ -78,10 +78,7 @@ class Roster:
         Who has never had an answer goes first, the oldest of them first: a flood of silent connections pushes out
         itself. Nothing younger than a quarter of a second goes, or a flood would push out callers that just came.
         """
-        for phases in (_FIRST_TO_GO, (Phase.IDLE,)):
-            if self._close_oldest(phases, older_than_seconds=0.25):
-                return True
-        return False
+        return any(self._close_oldest(phases, older_than_seconds=0.25) for phases in (_FIRST_TO_GO, (Phase.IDLE,)))
 
     def reserve(self, connection: Connection, wanted_bytes: int) -> bool:
         """Set aside memory for a large request. Return whether there was room, if need be after closing a slow one."""

@@ -25,7 +25,7 @@ _STUCK_SECONDS = 30.0
 """No decision takes a second; when every thread has been in one for this long they will not come back."""
 
 
-class AdmissionWorker(Worker):  # type: ignore[misc] - gunicorn is untyped
+class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
     """Serves ``app.plan`` (``webhook.serve.server``)."""
 
     def run(self) -> None:
@@ -84,7 +84,12 @@ class AdmissionWorker(Worker):  # type: ignore[misc] - gunicorn is untyped
         services.meters.set_connections(reactors[0].roster.by_phase())
 
     def _until(
-        self, seconds: float, reactors: list[Reactor], services: Any, *, unless_empty: Reactor | None = None  # noqa: ANN401 - as above
+        self,
+        seconds: float,
+        reactors: list[Reactor],
+        services: Any,
+        *,
+        unless_empty: Reactor | None = None,
     ) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and (unless_empty is None or len(unless_empty.roster)):

@@ -1,7 +1,7 @@
 """Log lines: one JSON object each on one line, of short plain texts, never of whole objects of the cluster."""
 
 import traceback
-from typing import IO, Any, Final
+from typing import Any, BinaryIO, Final
 
 import orjson
 import structlog
@@ -14,7 +14,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 _FRAMES_KEPT = 12
 
 
-def open_log(stream: IO[bytes], level: str = "info") -> FilteringBoundLogger:
+def open_log(stream: BinaryIO, level: str = "info") -> FilteringBoundLogger:
     """Return a logger that writes JSON lines of ``level`` and above to ``stream``.
 
     Nothing global is configured: the logger is passed to whoever logs. Text from requests is made printable here, so

@@ -84,9 +84,7 @@ class Meters:
         child.inc()
         self._duration_of[endpoint].observe(seconds)
         for finding in findings:
-            self._findings.labels(
-                endpoint.value, finding.family.value, finding.severity.value, finding.code
-            ).inc()
+            self._findings.labels(endpoint.value, finding.family.value, finding.severity.value, finding.code).inc()
 
     def bad_call(self, endpoint: str, reason: str) -> None:
         """Count a call that got an HTTP error; ``endpoint`` is one of ours or ``other``."""
@@ -115,5 +113,5 @@ class Meters:
         if not self._is_multiprocess:
             return generate_latest(self._registry)
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call] - prometheus_client types it not
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus_client types it not
         return generate_latest(registry)
