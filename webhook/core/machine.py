@@ -185,9 +185,9 @@ class NodeState:
     unhealthy_devices: tuple[int, ...]
     busy_memory: tuple[tuple[tuple[int, int], ...], ...] = ()
     """Memory manager groups: per ``Machine.memory`` the pairs (NUMA mask, bytes) that are held."""
-    memory_cells: tuple[int, ...] = ()
-    """For each NUMA position the group that the memory manager counts it to; empty: as ``busy_memory`` implies. It can
-    differ only after a single node was handed out inside a group (best-effort) and given back."""
+    memory_by_numa: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """For each NUMA position the group that the memory manager counts it to, and the bytes held there per
+    ``Machine.memory``; empty: as ``busy_memory`` implies, which is so unless groups and single nodes were mixed."""
     cpusets: tuple[int, ...] = ()
     """The CPU mask of every pod that a scheduler bound to CPUs: a NUMA node is single, shared or idle by these
     (``domain/koordinator-ack.md`` 2.5). Kubelet models leave it empty."""

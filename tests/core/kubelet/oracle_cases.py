@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from webhook.core.demand import ContainerDemand, PodDemand, QosClass
+from webhook.core.kubelet.memory import MemoryUse
 from webhook.core.machine import (
     CpuLayout,
     DeviceLayout,
@@ -159,38 +160,37 @@ def cpus_of(got: dict) -> int:
 
 
 class Books:
-    """What each active pod holds, as recorded: the state is always the kubelet's own, never our model's."""
+    """What each active pod holds, as recorded: the state is always the kubelet's own, never our model's.
+
+    Only where in a group the memory manager took it from must be followed along: records do not say it.
+    """
 
     def __init__(self, at: OracleMachine) -> None:
         """Start with nothing held."""
         self.held: dict[str, dict] = {}
         self.free_cpus = at.machine.cpus.all_cpus & ~at.machine.reserved_cpus
-        self.cells = [1 << position for position in range(len(at.machine.numa_ids))]
+        self.memory = MemoryUse.of(at.machine, NodeState.empty(at.machine))
 
     def hold(self, at: OracleMachine, uid: str, got: dict, order: list[str]) -> None:
-        """Book what a pod got, its containers in ``order``: the last to use a NUMA node's memory sets its group."""
+        """Book what a pod got, its containers in ``order``."""
         self.held[uid] = got
         self.free_cpus &= ~cpus_of(got)
         for name in order:
             for block in (got.get(name) or {}).get("memory") or []:
-                mask = at.numa_mask(block["numa_ids"])
-                for position in members(mask):
-                    self.cells[position] = mask
+                self.memory.hold(at.numa_mask(block["numa_ids"]), 0, block["bytes"])
 
     def release(self, at: OracleMachine, uid: str, rest: dict | None = None) -> None:
-        """Give back what a pod held but for ``rest``; a NUMA node without any memory in use stands alone again."""
+        """Give back what a pod held but for ``rest``."""
         gone = self.held.pop(uid, {})
-        if rest:
+        if rest is not None:
             self.held[uid] = rest
         else:
             # Also what another pod holds: on lopsided sockets a kubelet hands out CPUs twice, and then frees them.
             self.free_cpus |= cpus_of(gone) & at.machine.cpus.all_cpus & ~at.machine.reserved_cpus
-        used = 0
-        for got in self.held.values():
-            for place in got.values():
+        for name, place in gone.items():
+            if not ((rest or {}).get(name) or {}).get("memory"):
                 for block in place.get("memory") or []:
-                    used |= at.numa_mask(block["numa_ids"])
-        self.cells = [cell if used >> position & 1 else 1 << position for position, cell in enumerate(self.cells)]
+                    self.memory.give_back(at.numa_mask(block["numa_ids"]), 0, block["bytes"])
 
     def state(self, at: OracleMachine) -> NodeState:
         """Return what is free now."""
@@ -204,8 +204,8 @@ class Books:
                     busy[index] |= at.device_mask(index, [one for one in taken if one in at.device_ids[index]])
                 for block in place.get("memory") or []:
                     blocks[0].append((at.numa_mask(block["numa_ids"]), block["bytes"]))
-        cells = tuple(self.cells) if machine.memory else ()
-        return NodeState(self.free_cpus, tuple(busy), at.unhealthy, tuple(map(tuple, blocks)), memory_cells=cells)
+        state = NodeState(self.free_cpus, tuple(busy), at.unhealthy, tuple(map(tuple, blocks)))
+        return self.memory.in_state(machine, state) if machine.memory else state
 
 
 def given_of(at: OracleMachine, got: dict) -> dict[str, dict[str, int]]:

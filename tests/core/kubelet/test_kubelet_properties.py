@@ -50,7 +50,7 @@ def test_release_undoes_place(on, demands):
     for before, answer in place_all(on, demands):
         after = ALLOCATOR.release(on, answer.state, answer.holding)
         # A NUMA node handed out alone inside a group keeps standing alone until all of its memory is given back.
-        assert replace(after, memory_cells=()) == replace(before, memory_cells=())
+        assert replace(after, memory_by_numa=()) == replace(before, memory_by_numa=())
 
 
 @settings(max_examples=150, deadline=None)

@@ -6,6 +6,7 @@ In each allocation devices come first, then CPUs, then memory.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from webhook.core.demand import ContainerDemand, PodDemand, QosClass
 from webhook.core.kubelet.best_effort import best_effort_hint
@@ -25,6 +26,7 @@ from webhook.core.kubelet.refusal import (
 from webhook.core.kubelet.requests import pod_cpus, pod_devices, pod_memory
 from webhook.core.kubelet.tables import Tables
 from webhook.core.machine import Machine, NodeState, TopologyPolicy, TopologyScope
+from webhook.core.occupancy import take
 from webhook.core.placement import ContainerPlace, Holding
 from webhook.core.pod import ContainerKind
 
@@ -114,9 +116,12 @@ class Admission:
             )
         return Holding(self._held_cpus, tuple(self._held_devices), memory)
 
-    def memory_cells(self) -> tuple[int, ...]:
-        """Return the groups of the memory manager afterwards; empty where nothing says that they are not implied."""
-        return tuple(self._memory.cells) if self._memory is not None else self._state.memory_cells
+    def state(self) -> NodeState:
+        """Return the node's state afterwards."""
+        after = take(self._state, self.holding())
+        if self._memory is not None:
+            return self._memory.in_state(self._machine, after)
+        return replace(after, memory_by_numa=self._state.memory_by_numa) if self._state.memory_by_numa else after
 
     # --- what is asked ---
 

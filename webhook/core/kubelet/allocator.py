@@ -6,11 +6,11 @@ from typing import Final
 from webhook.core.demand import PodDemand
 from webhook.core.kubelet.admission import Admission
 from webhook.core.kubelet.device_assignment import GivenDevices
-from webhook.core.kubelet.memory import MemoryUse, with_cells
+from webhook.core.kubelet.memory import MemoryUse
 from webhook.core.kubelet.refusal import Refused
 from webhook.core.kubelet.tables import tables_of
 from webhook.core.machine import Machine, NodeState
-from webhook.core.occupancy import give_back, take
+from webhook.core.occupancy import give_back
 from webhook.core.placement import Holding, Placement, Rejection
 
 _VERDICTS_REMEMBERED: Final = 16384
@@ -48,17 +48,18 @@ class KubeletAllocator:
                 state == tables.empty or _is_refused_when_empty(machine, demand),
                 refused.facts,
             )
-        holding = admission.holding()
-        after = take(state, holding)
-        cells = admission.memory_cells()
-        return Placement(holding, places, with_cells(machine, after, cells) if cells else after)
+        return Placement(admission.holding(), places, admission.state())
 
     def release(self, machine: Machine, state: NodeState, holding: Holding) -> NodeState:
         """Return ``state`` with ``holding`` given back: everything at once, when the pod is gone."""
         after = give_back(machine, state, holding)
-        if not holding.memory and not state.memory_cells:
+        if not holding.memory and not state.memory_by_numa:
             return after
-        return with_cells(machine, after, state.memory_cells or MemoryUse.of(machine, state).cells)
+        memory = MemoryUse.of(machine, state)
+        for index, blocks in enumerate(holding.memory):
+            for mask, size in blocks:
+                memory.give_back(mask, index, size)
+        return memory.in_state(machine, after)
 
 
 @lru_cache(maxsize=_VERDICTS_REMEMBERED)

@@ -1,8 +1,8 @@
 """The memory manager's policy Static (``memorymanager/policy_static.go``): hints, the rule of groups, allocation.
 
 A NUMA node is either used alone or in one group of NUMA nodes. Which group a node stands in is worked out from the
-blocks that pods hold, as the kubelet itself does when it starts; ``NodeState.memory_cells`` says it where a kubelet
-that ran on differs: a single node was handed out inside a group (best-effort) and given back again.
+blocks that pods hold, as the kubelet itself does when it starts; ``NodeState.memory_by_numa`` says it where a kubelet
+that ran on differs: what was taken and given back in a group need not have come from and gone to the same node.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,8 +59,10 @@ class MemoryUse:
         for index, blocks in enumerate(state.busy_memory):
             for mask, size in blocks:
                 use.hold(mask, index, size)
-        if state.memory_cells:
-            use.cells = list(state.memory_cells)
+        for position, (group, held) in enumerate(state.memory_by_numa):
+            use.cells[position] = group
+            for index, size in enumerate(held):
+                use.free[index][position] = use.allocatable[index][position] - size
         return use
 
     def hold(self, mask: int, index: int, size: int) -> None:
@@ -71,6 +73,31 @@ class MemoryUse:
             part = min(size, self.free[index][position])
             self.free[index][position] -= part
             size -= part
+
+    def give_back(self, mask: int, index: int, size: int) -> None:
+        """Undo a block: from the lowest node first, whichever it was taken from; a node without any stands alone."""
+        for position in members(mask):
+            self.assignments[position] -= 1
+            if not self.assignments[position]:
+                self.cells[position] = 1 << position
+            part = min(size, self.allocatable[index][position] - self.free[index][position])
+            self.free[index][position] += part
+            size -= part
+
+    def in_state(self, machine: Machine, state: NodeState) -> NodeState:
+        """Return ``state``, whose ``busy_memory`` is up to date, with what else must be known of this use.
+
+        That is left out where the blocks imply it, so that equal states are equal values.
+        """
+        plain = replace(state, memory_by_numa=()) if state.memory_by_numa else state
+        implied = MemoryUse.of(machine, plain)
+        if implied.cells == self.cells and implied.free == self.free:
+            return plain
+        held = (
+            tuple(total[position] - free[position] for total, free in zip(self.allocatable, self.free, strict=True))
+            for position in range(len(self.cells))
+        )
+        return replace(plain, memory_by_numa=tuple(zip(self.cells, held, strict=True)))
 
     def hints(self, wanted: Wanted, *, only_preferred: bool = False) -> tuple[Hint, ...]:
         """Return the hints for ``wanted``; all kinds share them. Empty: no set of nodes can take it (no opinion).
@@ -165,19 +192,6 @@ class MemoryUse:
                 self.reusable[key] = max(held, size)
             elif held:
                 self.reusable[key] = max(held - size, 0)
-
-
-def with_cells(machine: Machine, state: NodeState, cells: Sequence[int]) -> NodeState:
-    """Return ``state``, in which no ``memory_cells`` stand, with ``cells``: a node without any block stands alone.
-
-    They are left out where the blocks imply them, so that equal states are equal values.
-    """
-    implied = MemoryUse.of(machine, state)
-    kept = tuple(
-        cell if assigned else 1 << position
-        for position, (cell, assigned) in enumerate(zip(cells, implied.assignments, strict=True))
-    )
-    return state if kept == tuple(implied.cells) else replace(state, memory_cells=kept)
 
 
 @dataclass(slots=True)
