@@ -1,0 +1,214 @@
+"""The settings: one YAML file, read once at start, as frozen values. A fault stops the start, and all are told at once.
+
+The form is ``settings.schema.json``; a key there is the field's name here in camel case. What the schema cannot say
+(two keys that contradict each other) is checked in ``settings_file``.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final
+
+from webhook.core.capacity import CONTROLLERS, DEFAULT_MODES
+from webhook.core.capacity import Mode as OutcomeMode
+from webhook.core.decisions import Endpoint
+from webhook.core.dialects import DIALECTS
+from webhook.core.findings import Family
+from webhook.core.ledger.verdicts import Outcome
+from webhook.core.modes import Enforcement, Mode
+from webhook.service.admit import DEFAULT_TIMEOUTS_SECONDS
+from webhook.wire.workload_kinds import WorkloadKind
+
+
+class Role(enum.Enum):
+    """Which endpoints a process serves (``DESIGN.md`` 1)."""
+
+    RULES = "rules"
+    """mutate and validate: stateless, any number of processes."""
+    LEDGER = "ledger"
+    """capacity and bind: one process with the picture of the cluster."""
+    BOTH = "both"
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether mutate and validate are served."""
+        return self is not Role.LEDGER
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether capacity and bind are served."""
+        return self is not Role.RULES
+
+
+def _tuple_of_texts(raw: list[str]) -> tuple[str, ...]:
+    return tuple(raw)
+
+
+def _family_modes(raw: Mapping[str, str]) -> Mapping[Family, Mode]:
+    return MappingProxyType({Family(family): Mode(mode) for family, mode in raw.items()})
+
+
+def _outcome_modes(raw: Mapping[str, str]) -> Mapping[Outcome, OutcomeMode]:
+    return MappingProxyType({Outcome(outcome): OutcomeMode(mode) for outcome, mode in raw.items()})
+
+
+def _all_outcome_modes(raw: Mapping[str, str]) -> Mapping[Outcome, OutcomeMode]:
+    return MappingProxyType({**DEFAULT_MODES, **_outcome_modes(raw)})
+
+
+def _by_namespace(reader: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    return lambda raw: MappingProxyType({namespace: reader(modes) for namespace, modes in raw.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How calls are taken."""
+
+    bind: str = "127.0.0.1:8443"
+    """HOST:PORT of the admission port. Loopback by default: what is reachable must be asked for."""
+    probe_bind: str = ""
+    """HOST:PORT of probes and metrics, plain HTTP; empty: none."""
+    role: Role = field(metadata={"read": Role}, default=Role.BOTH)
+    workers: int = 1
+    """Processes. More than one only for the role ``rules``: the ledger is one."""
+    threads: int = 8
+    """Decisions in flight in each process. Connections take no thread, so few are enough (``serve/DECISIONS.md``)."""
+    keepalive_seconds: float = 120.0
+    """The API server closes idle connections after 90 s; who closes first must be it, so 91 at least."""
+    graceful_seconds: float = 10.0
+    """Until a stopping process is ended by force; well below Kubernetes' grace period of 30 s."""
+    drain_seconds: float = 5.0
+    """How long a stopping process that is not ready any more still takes new connections, while the news spreads."""
+    handshake_seconds: float = 5.0
+    """From a connect to the end of its TLS handshake."""
+    request_seconds: float = 10.0
+    """From a request's first byte to its last."""
+    max_connections: int = 2048
+    """Open connections of each process; above it the one that has proved least is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """The serving certificate; files are read again when they change."""
+
+    cert_file: str = ""
+    """PEM, the leaf first."""
+    key_file: str = ""
+    """PEM, unencrypted."""
+    client_ca_file: str = ""
+    """PEM of the authorities that may sign clients; empty: clients need no certificate."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What is logged, as JSON lines on standard error."""
+
+    level: str = "info"
+    """``debug``, ``info``, ``warning`` or ``error``. A refusal or a change is ``info``; who was let through
+    without a word is never logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutSettings:
+    """The longest a caller is taken to wait, by endpoint; a shorter ``?timeout=`` counts instead."""
+
+    mutate_seconds: float = DEFAULT_TIMEOUTS_SECONDS[Endpoint.MUTATE]
+    validate_seconds: float = DEFAULT_TIMEOUTS_SECONDS[Endpoint.VALIDATE]
+    capacity_seconds: float = DEFAULT_TIMEOUTS_SECONDS[Endpoint.CAPACITY]
+    bind_seconds: float = DEFAULT_TIMEOUTS_SECONDS[Endpoint.BIND]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """The stateless rules."""
+
+    enforcement: Enforcement = field(metadata={"read": Enforcement}, default=Enforcement.DENY)
+    """``warn`` lets everything through, with warnings, whatever the modes say: for the first days."""
+    families: Mapping[Family, Mode] = field(
+        metadata={"read": _family_modes}, default_factory=lambda: MappingProxyType({})
+    )
+    """Mode of each rule family: ``deny`` (the default), ``warn`` or ``off``."""
+    namespaces: Mapping[str, Mapping[Family, Mode]] = field(
+        metadata={"read": _by_namespace(_family_modes)}, default_factory=lambda: MappingProxyType({})
+    )
+    """Overrides by the namespace's name, never by a label: whoever is judged could write that."""
+    result_writers: tuple[str, ...] = field(metadata={"read": _tuple_of_texts}, default=())
+    """Exact names of users that may write result annotations; empty: a change of these only warns."""
+    dialects: tuple[str, ...] = field(
+        metadata={"read": _tuple_of_texts}, default=tuple(dialect.name for dialect in DIALECTS)
+    )
+    """Whose pods are judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacitySettings:
+    """The ledger's questions."""
+
+    outcomes: Mapping[Outcome, OutcomeMode] = field(
+        metadata={"read": _all_outcome_modes}, default_factory=lambda: DEFAULT_MODES
+    )
+    """What each outcome does: ``deny``, ``wait``, ``warn`` or ``off``."""
+    namespaces: Mapping[str, Mapping[Outcome, OutcomeMode]] = field(
+        metadata={"read": _by_namespace(_outcome_modes)}, default_factory=lambda: MappingProxyType({})
+    )
+    """Overrides by the namespace's name."""
+    picture_file: str = ""
+    """A picture of the cluster in a file, instead of a live one; empty: none."""
+    machine_classes: tuple[Mapping[str, Any], ...] = field(metadata={"read": tuple}, default=())
+    """Kinds of machine that nodes belong to by their labels (``webhook/wire/machine-class.schema.json``)."""
+    schedulers: tuple[str, ...] = field(
+        metadata={"read": _tuple_of_texts}, default=("default-scheduler", "koord-scheduler")
+    )
+    """Values of ``spec.schedulerName`` whose behaviour is known; for others the outcome is ``unknown``."""
+    controllers: tuple[str, ...] = field(metadata={"read": _tuple_of_texts}, default=tuple(sorted(CONTROLLERS)))
+    """Exact names of users whose creates nobody watches: their pods wait where a person's would be refused."""
+    guards_bindings: bool = True
+    """Whether the webhook on ``pods/binding`` is installed; only then may pods be let through to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that is set."""
+
+    server: ServerSettings = field(default_factory=ServerSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    timeouts: TimeoutSettings = field(default_factory=TimeoutSettings)
+    rules: RuleSettings = field(default_factory=RuleSettings)
+    capacity: CapacitySettings = field(default_factory=CapacitySettings)
+    workloads: tuple[WorkloadKind, ...] = ()
+    """Further kinds that hold pod templates (``webhook/wire/workload_rows.py``)."""
+
+
+SECTIONS: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        "server": ServerSettings,
+        "tls": TlsSettings,
+        "log": LogSettings,
+        "timeouts": TimeoutSettings,
+        "rules": RuleSettings,
+        "capacity": CapacitySettings,
+    }
+)
+
+
+def key_of(name: str) -> str:
+    """Return a field's key in the file: ``cert_file`` is ``certFile``."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def settings_from(document: Mapping[str, Any], workloads: tuple[WorkloadKind, ...] = ()) -> Settings:
+    """Return the settings of a ``document`` that the schema has let pass; ``workloads`` are its rows, read."""
+    sections = {name: _section(kind, document.get(name) or {}) for name, kind in SECTIONS.items()}
+    return Settings(**sections, workloads=workloads)
+
+
+def _section(kind: type, raw: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an instance of kind
+    values = {
+        each.name: each.metadata.get("read", lambda value: value)(raw[key_of(each.name)])
+        for each in fields(kind)
+        if raw.get(key_of(each.name)) is not None
+    }
+    return kind(**values)

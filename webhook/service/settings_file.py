@@ -1,0 +1,184 @@
+"""The settings file: from bytes to ``Settings``, or every fault of it at once, each with path, found and wanted."""
+
+import json
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from webhook.core.pod import Malformed
+from webhook.service.settings import Role, Settings, settings_from
+from webhook.wire.plain_text import plain
+from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_schema, schema_faults
+from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
+from webhook.wire.workload_rows import workload_kind_from
+
+_MAX_BYTES: Final = 1 << 20
+_LAST_SECONDS: Final = 2.0
+"""Between the end of draining and the end by force: idle connections get one second for a request on its way."""
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; ``faults`` are sentences, ``str`` is all of them, one a line."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        """Keep every fault."""
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+def read_settings(path: Path) -> Settings:
+    """Return the settings in the file at ``path``.
+
+    Raises:
+        SettingsError: with every fault at once.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise SettingsError((f"The settings file {path} cannot be read: {error.strerror or error}.",)) from error
+    return parse_settings(content)
+
+
+def parse_settings(content: bytes) -> Settings:
+    """Return the settings in ``content``, one YAML document; an empty one is all defaults.
+
+    Raises:
+        SettingsError: with every fault at once.
+    """
+    if len(content) > _MAX_BYTES:
+        raise SettingsError((f"The settings have more than {_MAX_BYTES} bytes.",))
+    document = _load(content)
+    if document is None:
+        document = {}
+    faults = [_sentence(fault) for fault in schema_faults(_validator(), document)]
+    rows = document.get("workloads") if isinstance(document, dict) else None
+    workloads = tuple(_workloads(rows if isinstance(rows, list) else [], faults))
+    if faults:
+        raise SettingsError(tuple(faults))
+    settings = settings_from(document, workloads)
+    check_settings(settings)
+    return settings
+
+
+def check_settings(settings: Settings) -> None:
+    """Check what the schema cannot say. Also called after options of the command line have changed values.
+
+    Raises:
+        SettingsError: with every fault at once.
+    """
+    faults = tuple(_contradictions(settings))
+    if faults:
+        raise SettingsError(faults)
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    server, tls = settings.server, settings.tls
+    if server.workers > 1 and server.role is not Role.RULES:
+        yield (
+            f"server.workers: found {server.workers} with role {server.role.value}, wanted 1, or role rules: "
+            "the ledger is one process."
+        )
+    least = server.drain_seconds + _LAST_SECONDS
+    if server.graceful_seconds < least:
+        yield (
+            f"server.gracefulSeconds: found {server.graceful_seconds:g}, wanted {least:g} or more: "
+            f"drainSeconds and {_LAST_SECONDS:g}."
+        )
+    for name, address in (("bind", server.bind), ("probeBind", server.probe_bind)):
+        if address and int(address.rpartition(":")[2]) > 65535:
+            yield f"server.{name}: found {plain(address)}, wanted a port up to 65535."
+    if bool(tls.cert_file) != bool(tls.key_file):
+        there, missing = ("certFile", "keyFile") if tls.cert_file else ("keyFile", "certFile")
+        yield f"tls.{missing}: found nothing beside {there}, wanted both or neither."
+    if tls.client_ca_file and not tls.cert_file:
+        yield "tls.clientCaFile: found without certFile and keyFile, wanted with them."
+
+
+def _sentence(fault: Malformed) -> str:
+    sentence = f"{fault.path or 'settings'}: found {fault.found}, wanted {fault.wanted}"
+    return sentence if sentence.endswith("?") else f"{sentence}."
+
+
+@lru_cache(maxsize=1)
+def _validator() -> Draft202012Validator:
+    schema = settings_schema()
+    registry: Registry[Any] = Registry().with_resource(
+        MACHINE_CLASS_SCHEMA, Resource.from_contents(read_schema(MACHINE_CLASS_SCHEMA))
+    )
+    return Draft202012Validator(schema, registry=registry)
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the settings."""
+    text = files("webhook.service").joinpath("settings.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def _workloads(rows: list[object], faults: list[str]) -> Iterator[WorkloadKind]:
+    for index, row in enumerate(rows):
+        if not isinstance(row, dict):
+            continue  # the schema has said so
+        try:
+            yield workload_kind_from(row)
+        except WorkloadKindError as error:
+            faults.extend(f"workloads[{index}].{line}" for line in str(error).splitlines())
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML with texts where people mean texts: ``off`` is the mode, not false, and a key stands once."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML declares it
+        first: [
+            (tag, form) for tag, form in rows if tag not in {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}
+        ]
+        for first, rows in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Refuse a key that stands twice, and keys that are no texts."""
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="found a key that is no text", problem_mark=key_node.start_mark)
+            if key_node.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"found the key {plain(key_node.value)} twice", problem_mark=key_node.start_mark
+                )
+            seen.add(key_node.value)
+        made: dict[Hashable, Any] = {str(key): value for key, value in super().construct_mapping(node, deep).items()}
+        return made
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+def _load(content: bytes) -> Any:  # noqa: ANN401 - a YAML document
+    try:
+        documents = list(yaml.load_all(content, Loader=_Loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise SettingsError(
+            (f"The settings are no YAML: {place}{plain(str(error.problem or error.context))}.",)
+        ) from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise SettingsError((f"The settings are no YAML: {plain(str(error))}.",)) from error
+    if len(documents) > 1:
+        raise SettingsError((f"The settings are one YAML document; found {len(documents)}.",))
+    document = documents[0] if documents else None
+    if document is not None and not isinstance(document, Mapping):
+        raise SettingsError(("settings: found something else, wanted a map.",))
+    return document
