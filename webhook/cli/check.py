@@ -9,11 +9,12 @@ import click
 
 from webhook.cli.sources import STDIN_NAME, Source, Unreadable, read_sources
 from webhook.core.dialect import Stage
+from webhook.core.file_reasons import FIELD_TWICE
 from webhook.core.findings import Finding, Severity
 from webhook.core.judge import carries_mark, judge_node, judge_pod, judge_workload
 from webhook.core.modes import Rules
 from webhook.core.pod import NodeLabels, Pod, Workload
-from webhook.core.reasons import FIELD_TWICE, FIELD_UNREADABLE
+from webhook.core.reasons import FIELD_UNREADABLE
 from webhook.wire.manifests import BrokenDocument, Document, Position, read_manifests
 from webhook.wire.objects import FoundObject, read_objects
 from webhook.wire.plain_text import plain

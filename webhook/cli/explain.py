@@ -6,13 +6,14 @@ from importlib.resources import files
 
 import click
 
+from webhook.core.file_reasons import FILE_REASONS
 from webhook.core.ledger.reasons import LEDGER_REASONS
 from webhook.core.reasons import REASONS, Reason
 
 
 def all_reasons() -> Mapping[str, Reason]:
     """Return every reason by its code."""
-    return {**REASONS, **LEDGER_REASONS}
+    return {**REASONS, **FILE_REASONS, **LEDGER_REASONS}
 
 
 def page_of(code: str) -> str:

@@ -385,13 +385,6 @@ FIELD_UNREADABLE: Final = _error(
     "Write it as the Kubernetes API defines it.",
 )
 
-FIELD_TWICE: Final = _error(
-    "FIELD_TWICE",
-    Family.FORM,
-    "A field stands twice in one map of a manifest.",
-    "Keep one of them: kubectl takes the last and drops the others in silence.",
-)
-
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
     {value.code: value for value in list(globals().values()) if isinstance(value, Reason)}
 )

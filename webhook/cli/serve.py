@@ -1,0 +1,143 @@
+"""``numa-admission serve``: the admission server."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from certs.files import ReloadingServerContext
+    from webhook.service.settings import Settings
+    from webhook.service.wiring import LedgerSource
+
+EXIT_CANNOT_START: Final = 2
+
+
+@click.command(short_help="Run the admission server.")
+@click.option("--bind", metavar="HOST:PORT", help="The admission port (HTTPS); port 0 takes a free one.")
+@click.option("--probe-bind", metavar="HOST:PORT", help="Probes and metrics (plain HTTP).")
+@click.option("--tls-cert", metavar="FILE", help="The serving certificate, PEM, the leaf first.")
+@click.option("--tls-key", metavar="FILE", help="Its key, PEM.")
+@click.option("--client-ca", metavar="FILE", help="Authorities that may sign clients; without it anyone may call.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings, YAML; options given here count more.")
+@click.option("--role", type=click.Choice(["rules", "ledger", "both"]), help="Which endpoints are served.")
+@click.option("--demo", is_flag=True, help="Mint a throw-away certificate and judge by a small built-in GPU cluster.")
+def serve(
+    *,
+    bind: str | None,
+    probe_bind: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    client_ca: str | None,
+    settings_file: str | None,
+    role: str | None,
+    demo: bool,
+) -> None:
+    """Answer admission reviews over HTTPS until a signal ends it; TERM drains, a second INT does not wait."""
+    # Heavy imports wait until here, so that --help and a wrong option stay quick.
+    from certs.faults import CertificateError  # noqa: PLC0415 - as above
+    from webhook.service.settings import Role  # noqa: PLC0415 - as above
+    from webhook.service.settings_file import SettingsError, check_settings, read_settings  # noqa: PLC0415 - as above
+    from webhook.service.start import StartError  # noqa: PLC0415 - as above
+
+    try:
+        settings = read_settings(Path(settings_file)) if settings_file else _defaults()
+        server = replace(
+            settings.server,
+            bind=bind or settings.server.bind,
+            probe_bind=probe_bind or settings.server.probe_bind,
+            role=Role(role) if role else settings.server.role,
+        )
+        tls = replace(
+            settings.tls,
+            cert_file=tls_cert or settings.tls.cert_file,
+            key_file=tls_key or settings.tls.key_file,
+            client_ca_file=client_ca or settings.tls.client_ca_file,
+        )
+        settings = replace(settings, server=server, tls=tls)
+        check_settings(settings)
+        with _certificate(settings, demo=demo) as (settings, ca_file), _metrics_folder(settings):
+            _run(settings, ca_file, demo=demo)
+    except (SettingsError, CertificateError, StartError) as error:
+        click.echo(f"numa-admission serve: {error}", err=True)
+        sys.exit(EXIT_CANNOT_START)
+
+
+def _defaults() -> "Settings":
+    from webhook.service.settings import Settings  # noqa: PLC0415 - see serve
+
+    return Settings()
+
+
+@contextmanager
+def _certificate(settings: "Settings", *, demo: bool) -> "Iterator[tuple[Settings, Path | None]]":
+    """Give settings that name a certificate, and the file of its authority where we have minted it."""
+    from webhook.service.start import StartError  # noqa: PLC0415 - see serve
+
+    if settings.tls.cert_file:
+        yield settings, None
+        return
+    if not demo:
+        raise StartError("A serving certificate is needed: give --tls-cert and --tls-key, or --demo for a throw-away one.")
+    from certs.mint import mint_development_pair  # noqa: PLC0415 - see serve
+
+    with tempfile.TemporaryDirectory(prefix="numa-admission-demo-") as folder:
+        files = mint_development_pair(Path(folder))
+        tls = replace(settings.tls, cert_file=str(files.cert_file), key_file=str(files.key_file))
+        yield replace(settings, tls=tls), files.ca_file
+
+
+@contextmanager
+def _metrics_folder(settings: "Settings") -> Iterator[None]:
+    """Where several processes share their metrics, name the folder before prometheus_client is imported: it looks once."""
+    if settings.server.workers == 1:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="numa-admission-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        yield
+
+
+def _run(settings: "Settings", ca_file: Path | None, *, demo: bool) -> None:
+    from certs.files import ReloadingServerContext  # noqa: PLC0415 - see serve
+    from webhook.edge.app import create_app  # noqa: PLC0415 - see serve
+    from webhook.edge.probes import Probes  # noqa: PLC0415 - see serve
+    from webhook.serve.server import Plan, open_listener, serve_plan  # noqa: PLC0415 - see serve
+    from webhook.service.logs import open_log  # noqa: PLC0415 - see serve
+    from webhook.service.wiring import build_services  # noqa: PLC0415 - see serve
+
+    files = settings.tls
+    tls = ReloadingServerContext(files.cert_file, files.key_file, files.client_ca_file or None)
+    source = _ledger_source(settings, demo=demo)
+    server = settings.server
+    listener = open_listener(server.bind)
+    probe_listener = open_listener(server.probe_bind) if server.probe_bind else None
+    plan = Plan(
+        server=server,
+        listener=listener,
+        probe_listener=probe_listener,
+        tls=tls,
+        build=lambda: build_services(
+            settings, open_log(sys.stderr.buffer, settings.log.level), source=source, tls=tls
+        ),
+        application=create_app,
+        probes=lambda services: Probes(services.health, services.meters),
+        log_level=settings.log.level,
+        on_ready=_announcement(plan_lines(settings, listener, probe_listener, ca_file)),
+    )
+    serve_plan(plan)
+
+
+def _announcement(lines: list[str]) -> Callable[[], None]:
+    def announce() -> None:
+        for line in lines:
+            click.echo(line)
+        sys.stdout.flush()
+
+    return announce
