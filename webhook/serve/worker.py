@@ -8,12 +8,18 @@ import os
 import select
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gunicorn.workers.base import Worker
 
+from webhook.serve.connection import Phase
 from webhook.serve.exchange import Exchange
+from webhook.serve.limits import Limits
 from webhook.serve.reactor import Reactor
+from webhook.service.services import Services
+
+if TYPE_CHECKING:
+    from webhook.serve.server import Plan
 
 _TICK_SECONDS = 0.25
 _LAST_LINGER_SECONDS = 1.0
@@ -31,7 +37,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
     def run(self) -> None:
         """Serve until told to stop, then drain: readiness fails first, then the listener closes, then the rest."""
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
-        plan, services = self.app.plan, self.app.services
+        plan: Plan = self.app.plan
+        services: Services = self.app.services
         meters, health = services.meters, services.health
         admission = Reactor(
             self.sockets[0].sock,
@@ -47,30 +54,33 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
             reactors.append(
                 Reactor(
                     plan.probe_listener,
-                    Exchange(self.cfg, services.probes, services.on_fault),
-                    plan.probe_limits,
+                    Exchange(self.cfg, self.app.probes, services.on_fault),
+                    Limits.for_probes(),
                     on_fault=services.on_fault,
                     name="probes",
                 )
             )
         for reactor in reactors:
             reactor.start()
+        for action in services.on_start:
+            action()
         health.serving()
         while self.alive and self._is_parent_alive():
             self._tick(reactors, services)
         health.draining()
         admission.drain()
-        self._until(plan.drain_seconds, reactors, services)
+        self._until(plan.server.drain_seconds, reactors, services)
         admission.stop_accepting()
         self._until(_LAST_LINGER_SECONDS, reactors, services, unless_empty=admission)
         admission.close_idle()
         self._until(self.cfg.graceful_timeout, reactors, services, unless_empty=admission)
-        services.close()
+        for action in services.on_stop:
+            action()
 
     def _is_parent_alive(self) -> bool:
         return bool(self.ppid == os.getppid())
 
-    def _tick(self, reactors: list[Reactor], services: Any) -> None:  # noqa: ANN401 - services are typed in their module
+    def _tick(self, reactors: list[Reactor], services: Services) -> None:
         self.notify()
         try:
             # A signal writes a byte to this pipe (gunicorn's init_signals), so a stop is seen at once.
@@ -81,13 +91,16 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
             pass
         for reactor in reactors:
             reactor.sweep()
-        services.meters.set_connections(reactors[0].roster.by_phase())
+        by_phase = reactors[0].roster.by_phase()
+        services.meters.set_connections({phase.value: by_phase.get(phase, 0) for phase in Phase})
+        for action in services.on_tick:
+            action()
 
     def _until(
         self,
         seconds: float,
         reactors: list[Reactor],
-        services: Any,
+        services: Services,
         *,
         unless_empty: Reactor | None = None,
     ) -> None:

@@ -30,14 +30,6 @@ Judge = Callable[[Ask], Decision]
 MARGIN_SECONDS = 0.2
 """Kept for the way back, of the time that the caller grants (``practice`` G6)."""
 
-DEFAULT_TIMEOUTS_SECONDS: Mapping[Endpoint, float] = {
-    Endpoint.MUTATE: 2.0,
-    Endpoint.VALIDATE: 3.0,
-    Endpoint.CAPACITY: 2.0,
-    Endpoint.BIND: 1.0,
-}
-"""The time-outs of the webhook configurations (``DESIGN.md`` 5)."""
-
 _JUDGED_WITHOUT_MARK = frozenset({"nodes", "bindings", "pods/binding"})
 """``wants`` looks at annotations; a Node is judged by its labels, a Binding by more keys than marks."""
 

@@ -12,12 +12,10 @@ from typing import Any, Final
 
 from webhook.core.capacity import CONTROLLERS, DEFAULT_MODES
 from webhook.core.capacity import Mode as OutcomeMode
-from webhook.core.decisions import Endpoint
 from webhook.core.dialects import DIALECTS
 from webhook.core.findings import Family
 from webhook.core.ledger.verdicts import Outcome
 from webhook.core.modes import Enforcement, Mode
-from webhook.service.admit import DEFAULT_TIMEOUTS_SECONDS
 from webhook.wire.workload_kinds import WorkloadKind
 
 
@@ -113,10 +111,11 @@ class LogSettings:
 class TimeoutSettings:
     """The longest a caller is taken to wait, by endpoint; a shorter ``?timeout=`` counts instead."""
 
-    mutate_seconds: float = DEFAULT_TIMEOUTS_SECONDS[Endpoint.MUTATE]
-    validate_seconds: float = DEFAULT_TIMEOUTS_SECONDS[Endpoint.VALIDATE]
-    capacity_seconds: float = DEFAULT_TIMEOUTS_SECONDS[Endpoint.CAPACITY]
-    bind_seconds: float = DEFAULT_TIMEOUTS_SECONDS[Endpoint.BIND]
+    # The time-outs of the webhook configurations (DESIGN.md 5).
+    mutate_seconds: float = 2.0
+    validate_seconds: float = 3.0
+    capacity_seconds: float = 2.0
+    bind_seconds: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from referencing import Registry, Resource
 
 from webhook.core.pod import Malformed
 from webhook.service.settings import Role, Settings, settings_from
+from webhook.service.start import StartError
 from webhook.wire.plain_text import plain
 from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_schema, schema_faults
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
@@ -24,7 +25,7 @@ _LAST_SECONDS: Final = 2.0
 """Between the end of draining and the end by force: idle connections get one second for a request on its way."""
 
 
-class SettingsError(Exception):
+class SettingsError(StartError):
     """The settings cannot be used; ``faults`` are sentences, ``str`` is all of them, one a line."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:

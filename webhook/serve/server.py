@@ -1,0 +1,176 @@
+"""The server as a whole: listeners first, then gunicorn's master, its workers, and services in each of them."""
+
+import os
+import resource
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+from wsgiref.types import WSGIApplication
+
+from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
+
+from webhook.serve.gunicorn_log import GunicornLog
+from webhook.serve.limits import Limits
+from webhook.serve.reactor import TlsContexts
+from webhook.serve.worker import AdmissionWorker
+from webhook.service.services import Services
+from webhook.service.settings import ServerSettings
+from webhook.service.start import StartError
+
+_FILES_BESIDE_CONNECTIONS = 256
+_MOST_FILES = 65536
+_BACKLOG = 1024
+"""Connections that the kernel completes while no thread comes to accept; Linux caps it at net.core.somaxconn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is decided before the first process is forked."""
+
+    server: ServerSettings
+    listener: socket.socket
+    probe_listener: socket.socket | None
+    tls: TlsContexts | None
+    """None: plain HTTP, for benchmarks and tests only."""
+    build: Callable[[], Services]
+    """Called in each worker, after the fork."""
+    application: Callable[[Services], WSGIApplication]
+    """Makes the application of the admission port (``webhook.edge.app.create_app``)."""
+    probes: Callable[[Services], WSGIApplication]
+    """Makes the application of the probe port."""
+    log_level: str = "info"
+    on_ready: Callable[[], None] = lambda: None
+    """Called in the master when the listeners are up and before the first worker serves."""
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of the admission port."""
+        server = self.server
+        return replace(
+            Limits(),
+            threads=server.threads,
+            max_connections=min(server.max_connections, most_connections()),
+            keepalive_seconds=server.keepalive_seconds,
+            handshake_seconds=server.handshake_seconds,
+            request_seconds=server.request_seconds,
+        )
+
+
+def open_listener(address: str) -> socket.socket:
+    """Return a listening socket on ``HOST:PORT``; port 0 takes a free one.
+
+    Raises:
+        StartError: the address is none of this machine's, or its port is taken.
+    """
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        # reuse_port stays off: two servers on one port by mistake would share the calls.
+        return socket.create_server((host, int(port)), family=family, backlog=_BACKLOG, reuse_port=False)
+    except (OSError, OverflowError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise StartError(f"Cannot listen on {address}: {reason}.") from error
+
+
+def most_connections() -> int:
+    """Raise the limit of open files as far as it may go, and return how many connections that allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return max((wanted if soft == resource.RLIM_INFINITY else soft) - _FILES_BESIDE_CONNECTIONS, 16)
+
+
+class AdmissionApplication(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+    """Gunicorn's view of a plan. The workers read ``plan``, ``services`` and ``probes``."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Configure gunicorn by ``plan``."""
+        self.plan = plan
+        self.services: Services | None = None
+        self.probes: WSGIApplication | None = None
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Set what differs from gunicorn's defaults, each with its reason."""
+        plan = self.plan
+        chosen: dict[str, Any] = {
+            # Bound by us: a taken port is one sentence, and port 0 is known before the fork.
+            "bind": f"fd://{os.dup(plan.listener.fileno())}",
+            "worker_class": AdmissionWorker,  # serve/DECISIONS.md
+            "workers": plan.server.workers,
+            "threads": plan.server.threads,
+            # The worker holds the bound itself; gunicorn's response only asks whether it is 0.
+            "keepalive": int(plan.server.keepalive_seconds),
+            "graceful_timeout": int(plan.server.graceful_seconds),
+            # The main thread of a worker reports four times a second and never decides anything: silent for 30 s, it
+            # is dead.
+            "timeout": 30,
+            # Threads, watches and leadership do not survive a fork, so nothing is loaded before it.
+            "preload_app": False,
+            # A restart resets connections (practice 3D 45), and we hold no memory that grows.
+            "max_requests": 0,
+            # A path in the file system that nobody needs; the container's is read-only.
+            "control_socket_disable": True,
+            # The heartbeat's file: memory, where it is writable, for a disk that hangs would look like a dead worker.
+            "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,  # noqa: S108 - not ours to name
+            # An API server sends a short line and eight fields.
+            "limit_request_line": 4094,
+            "limit_request_fields": 64,
+            "limit_request_field_size": 8190,
+            # Nobody stands in front of us whose X-Forwarded fields would mean anything.
+            "forwarded_allow_ips": "",
+            # The parser in C is another package with other edges; ours is the one that is tested.
+            "http_parser": "python",
+            "loglevel": plan.log_level,
+            "logger_class": GunicornLog,
+            "when_ready": lambda _arbiter: plan.on_ready(),
+            "child_exit": self._forget_worker,
+            "proc_name": "numa-admission",
+        }
+        for key, value in chosen.items():
+            self.cfg.set(key, value)
+
+    def load(self) -> WSGIApplication:
+        """Build the services of this worker and return its application."""
+        self.services = self.plan.build()
+        self.probes = self.plan.probes(self.services)
+        return self.plan.application(self.services)
+
+    @staticmethod
+    def _forget_worker(_arbiter: Any, worker: Any) -> None:  # noqa: ANN401 - gunicorn is untyped
+        """Drop the gauges of a worker that has ended, where several share their metrics."""
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - not before the workers
+
+            mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # prometheus_client is half typed
+
+
+def serve_plan(plan: Plan) -> None:
+    """Serve until a signal ends it: TERM drains, INT and QUIT stop at once. Does not return: it exits.
+
+    TERM: readiness fails, answers say ``Connection: close``, new connections are still taken for ``drain_seconds``;
+    then the listener closes, and the rest ends as soon as it has its answers.
+    """
+    master = os.getpid()
+    try:
+        _Master(AdmissionApplication(plan)).run()
+    except SystemExit as end:
+        if os.getpid() != master:
+            # A worker's end comes up here as well; what the master's callers clean up is not the worker's.
+            sys.stderr.flush()
+            os._exit(end.code if isinstance(end.code, int) else 0)
+        raise
+
+
+class _Master(Arbiter):  # type: ignore[misc]  # gunicorn is untyped
+    """Gunicorn's master, for which settings and code change by a new process."""
+
+    def handle_hup(self) -> None:
+        """Ignore a HUP: it would start a second ledger beside the first."""
+        self.log.warning("A HUP does nothing: certificates are read again by themselves, for settings start anew.")

@@ -1,0 +1,153 @@
+"""From settings to services: which endpoint is judged by what. The only place that puts the parts together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from structlog.typing import FilteringBoundLogger
+
+from certs.files import ReloadingServerContext
+from webhook.core.capacity import CapacityRules
+from webhook.core.decide import decide_mutate, decide_validate
+from webhook.core.decisions import Endpoint
+from webhook.core.dialects import DIALECTS
+from webhook.core.kubelet.allocator import KubeletAllocator
+from webhook.core.ledger.events import Elapsed, LedgerEvent
+from webhook.core.ledger.ledger import Ledger
+from webhook.core.ledger.records import AllocatorKind
+from webhook.core.ledger.verdicts import MachineClass
+from webhook.core.modes import RuleModes, Rules
+from webhook.service.admit import Corridor, Door
+from webhook.service.book import Book, Trust
+from webhook.service.certificate import CertificateWatch
+from webhook.service.clock import Clock
+from webhook.service.health import Check, Health
+from webhook.service.meters import Meters
+from webhook.service.services import Services
+from webhook.service.settings import Settings
+from webhook.wire.workload_kinds import KindTable, kind_table
+
+_ELAPSED_EVERY_SECONDS = 1.0
+"""How often claims and bindings that nothing confirmed are looked through; their shortest life is 5 s."""
+
+_LOOK_EVERY_SECONDS = 10.0
+"""How often an idle server looks at its certificate files; a busy one looks as connections come."""
+
+
+def _never_synced() -> str:
+    return "not-synced"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSource:
+    """What the ledger starts with, and whether it can be trusted; without one every answer is ``unknown``."""
+
+    events: tuple[LedgerEvent, ...] = ()
+    classes: tuple[MachineClass, ...] = ()
+    trust: Trust = field(default=_never_synced)
+
+
+def rules_of(settings: Settings) -> Rules:
+    """Return the stateless rules as they are set."""
+    chosen = settings.rules
+    return Rules(
+        dialects=tuple(dialect for dialect in DIALECTS if dialect.name in chosen.dialects),
+        modes=RuleModes(modes=chosen.families, namespaces=chosen.namespaces, enforcement=chosen.enforcement),
+        result_writers=frozenset(chosen.result_writers),
+    )
+
+
+def capacity_rules_of(settings: Settings, classes: tuple[MachineClass, ...]) -> CapacityRules:
+    """Return how the ledger's outcomes weigh, as it is set."""
+    chosen = settings.capacity
+    return CapacityRules(
+        modes=chosen.outcomes,
+        namespace_modes=chosen.namespaces,
+        classes=classes,
+        known_schedulers=frozenset(chosen.schedulers),
+        controllers=frozenset(chosen.controllers),
+        guards_bindings=chosen.guards_bindings,
+    )
+
+
+def kinds_of(settings: Settings) -> KindTable:
+    """Return the kinds that hold pod templates: the standard ones, then those of the settings."""
+    return kind_table(settings.workloads)
+
+
+def build_services(
+    settings: Settings,
+    log: FilteringBoundLogger,
+    *,
+    source: LedgerSource | None = None,
+    clock: Clock | None = None,
+    tls: ReloadingServerContext | None = None,
+) -> Services:
+    """Return the parts of one serving process; call it after the fork.
+
+    ``tls`` is watched: its certificate's end is a metric, an ended one fails readiness, refused files are logged.
+    """
+    clock = clock or Clock()
+    source = source or LedgerSource()
+    role, timeouts = settings.server.role, settings.timeouts
+    meters = Meters(is_multiprocess=settings.server.workers > 1)
+    doors: dict[Endpoint, Door] = {}
+    on_tick: list[Callable[[], None]] = []
+    if role.has_rules:
+        rules = rules_of(settings)
+        wants = rules.vocabulary.carries_mark
+        doors[Endpoint.MUTATE] = Door(
+            partial(decide_mutate, rules=rules), timeouts.mutate_seconds, wants=wants, patches=True
+        )
+        doors[Endpoint.VALIDATE] = Door(partial(decide_validate, rules=rules), timeouts.validate_seconds, wants=wants)
+    if role.has_ledger:
+        book = _book(settings, source, clock)
+        doors[Endpoint.CAPACITY] = Door(book.decide_capacity, timeouts.capacity_seconds, gives_way=True)
+        doors[Endpoint.BIND] = Door(book.decide_bind, timeouts.bind_seconds, gives_way=True)
+        on_tick.append(_every(_ELAPSED_EVERY_SECONDS, clock, partial(_elapse, book, log)))
+    ready_checks: list[Check] = []
+    if tls is not None:
+        watch = CertificateWatch(tls, meters, log, clock)
+        ready_checks.append(watch.why_not_ready)
+        on_tick.append(_every(_LOOK_EVERY_SECONDS, clock, watch.look))
+    return Services(
+        corridor=Corridor(doors, meters, log, clock, kinds_of(settings)),
+        health=Health(tuple(ready_checks)),
+        meters=meters,
+        log=log,
+        on_tick=tuple(on_tick),
+    )
+
+
+def _book(settings: Settings, source: LedgerSource, clock: Clock) -> Book:
+    ledger = Ledger({AllocatorKind.KUBELET: KubeletAllocator()})
+    book = Book(ledger, capacity_rules_of(settings, source.classes), clock.wall_seconds, source.trust)
+    book.apply(source.events)
+    return book
+
+
+def _elapse(book: Book, log: FilteringBoundLogger) -> None:
+    for notice in book.apply((Elapsed(),)):
+        log.info(
+            "ledger",
+            kind=notice.kind,
+            uid=notice.uid,
+            namespace=notice.namespace,
+            name=notice.name,
+            node=notice.node,
+            detail=notice.detail,
+        )
+
+
+def _every(seconds: float, clock: Clock, action: Callable[[], None]) -> Callable[[], None]:
+    """Return ``action`` so that calls within ``seconds`` of the last one that did something do nothing."""
+    last = -seconds
+
+    def tick() -> None:
+        nonlocal last
+        now = clock.monotonic_seconds()
+        if now - last >= seconds:
+            last = now
+            action()
+
+    return tick
