@@ -1,0 +1,76 @@
+# The front door. `make help` lists what there is; every target installs what it needs into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PORT ?= 8443
+# Two workers: the machines that this is tested on have two cores.
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types imports format check controlplane e2e oracle bench bench-ledger bench-feeds proof soak clean lock
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(INSTALLED): requirements-dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --no-deps -e .
+	touch $@
+
+run: $(INSTALLED) ## start the server on loopback with a demo cluster, and print what to paste
+	$(BIN)/numa-admission serve --demo --bind 127.0.0.1:$(PORT)
+
+test: $(INSTALLED) ## run the everyday tests (minutes)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not e2e and not slow"
+
+lint: $(INSTALLED) ## ruff, on code and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED) ## mypy, strict
+	$(BIN)/mypy
+
+imports: $(INSTALLED) ## the layers hold
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## put the code into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+check: lint types imports test ## everything that needs no cluster
+
+controlplane: ## build kube-apiserver, scheduler, controllers, kubectl, etcd and helm into a cache outside the tree
+	tests/controlplane/build
+
+e2e: $(INSTALLED) ## run the tests on a real control plane (make controlplane builds it)
+	$(BIN)/python -m pytest -m "e2e and not slow" -p no:randomly
+
+oracle: $(INSTALLED) ## compare the kubelet model with the kubelet's own code on 100,000 fresh cases
+	tests/oracle/build
+	NUMA_ADMISSION_ORACLE_CASES=100000 $(BIN)/python -m pytest tests/core/kubelet/test_against_oracle.py
+
+bench: $(INSTALLED) ## measure the webhooks against an empty handler on the same server
+	$(BIN)/python tests/bench/admission_bench.py
+
+bench-ledger: $(INSTALLED) ## measure the ledger at 10,000 nodes
+	$(BIN)/python tests/bench/ledger_bench.py
+
+bench-feeds: $(INSTALLED) ## measure how fast 50,000 pods on 5,000 nodes are listed into the ledger
+	$(BIN)/python tests/bench/feeds_bench.py
+
+proof: $(INSTALLED) ## count AdmissionErrors with and without us, on real schedulers and the kubelet's own code
+	tests/oracle/build
+	$(BIN)/python tests/proof/proof.py
+
+soak: $(INSTALLED) ## random life on a real control plane for MINUTES; then the ledger must equal a fresh list
+	$(BIN)/python -m pytest -m slow -k soak -p no:randomly
+
+lock: ## resolve the locked versions anew (needs uv)
+	uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 pyproject.toml -o requirements.lock
+	uv pip compile -q --extra dev --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 pyproject.toml -o requirements-dev.lock
+
+clean: ## remove what was made here
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .run
