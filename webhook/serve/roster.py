@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from webhook.serve.connection import Connection, Phase
 from webhook.serve.limits import Limits
 
+_SETTLED_SECONDS = 0.25
 _FIRST_TO_GO = (Phase.HANDSHAKE, Phase.READING, Phase.UNUSED, Phase.LINGERING, Phase.WRITING)
 
 
@@ -76,9 +77,14 @@ class Roster:
         """Close a connection to make room for a new one. Return whether there was one to close.
 
         Who has never had an answer goes first, the oldest of them first: a flood of silent connections pushes out
-        itself. Nothing younger than a quarter of a second goes, or a flood would push out callers that just came.
+        itself. Nothing younger than a quarter of a second goes, or a flood would push out callers that just came;
+        and nobody who has had an answer, while there are such: the flood waits in the kernel's queue until they age.
         """
-        return any(self._close_oldest(phases, older_than_seconds=0.25) for phases in (_FIRST_TO_GO, (Phase.IDLE,)))
+        if self._close_oldest(_FIRST_TO_GO, older_than_seconds=_SETTLED_SECONDS):
+            return True
+        if any(connection.phase in _FIRST_TO_GO for connection in self.all()):
+            return False
+        return self._close_oldest((Phase.IDLE,), older_than_seconds=_SETTLED_SECONDS)
 
     def reserve(self, connection: Connection, wanted_bytes: int) -> bool:
         """Set aside memory for a large request. Return whether there was room, if need be after closing a slow one."""

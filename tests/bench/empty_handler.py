@@ -1,0 +1,60 @@
+"""The yardstick of `make bench`: an empty Flask handler on our own server, with the same TLS, worker and limits.
+
+    python tests/bench/empty_handler.py --bind 127.0.0.1:0 --tls-cert F --tls-key F
+
+answers every POST to /mutate and /validate with one fixed reply, after reading the body.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from flask import Flask, request
+
+from certs.files import ReloadingServerContext
+from webhook.edge.probes import Probes
+from webhook.serve.server import Plan, open_listener, serve_plan
+from webhook.service.logs import open_log
+from webhook.service.services import Services
+from webhook.service.settings import ServerSettings, Settings
+from webhook.service.wiring import build_services
+
+REPLY = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"","allowed":true}}'
+
+
+def empty_app(_services: Services) -> Flask:
+    """Return the least that a Flask webhook can be; its reply carries no uid, so only a bench can use it."""
+    app = Flask(__name__, static_folder=None)
+
+    @app.post("/mutate")
+    @app.post("/validate")
+    def answer():
+        request.get_data()
+        return REPLY, 200, {"Content-Type": "application/json"}
+
+    return app
+
+
+def plan_of(bind: str, cert: Path, key: Path) -> Plan:
+    """Return the plan of the yardstick's server."""
+    listener = open_listener(bind)
+    host, port = listener.getsockname()[:2]
+    return Plan(
+        server=ServerSettings(bind=bind, drain_seconds=0.0),
+        listener=listener,
+        probe_listener=None,
+        tls=ReloadingServerContext(cert, key),
+        build=lambda: build_services(Settings(), open_log(sys.stderr.buffer)),
+        application=empty_app,
+        probes=lambda services: Probes(services.health, services.meters),
+        on_ready=lambda: print(f"empty handler: ready, https://{host}:{port}", flush=True),  # noqa: T201 - a program
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bind", default="127.0.0.1:0")
+    parser.add_argument("--tls-cert", type=Path, required=True)
+    parser.add_argument("--tls-key", type=Path, required=True)
+    options = parser.parse_args()
+    serve_plan(plan_of(options.bind, options.tls_cert, options.tls_key))
