@@ -109,8 +109,12 @@ def _carried(case: Case, older: NumaSpec | None) -> str | None:
 
 
 def _restorations(case: Case, old: Pod) -> Iterator[Repair]:
+    companion = case.dialect.cpuset[0] if case.dialect.cpuset is not None else ""
     for repair in _annotations(case):
         if isinstance(repair.edit, SetAnnotation):
+            if repair.edit.key == companion and old.node_name:
+                # Taking it off a scheduled pod changes what was asked for: validate refuses that, in words.
+                continue
             had = _had(case, repair.edit, old)
             if had is not None:
                 yield replace(repair, edit=replace(repair.edit, value=had), audit_value=had)
