@@ -24,14 +24,55 @@ def values_with(names):
 
 any_value = values_with(["a", "b"])
 
-POD_NAMES = (
-    "metadata spec status annotations labels name generateName namespace uid ownerReferences controller kind "
-    "deletionTimestamp containers initContainers ephemeralContainers resources requests limits claims cpu memory "
-    "aliyun.com/gpu restartPolicy overhead nodeName nodeSelector affinity nodeAffinity "
-    "requiredDuringSchedulingIgnoredDuringExecution nodeSelectorTerms matchExpressions matchFields key operator values "
-    "tolerations effect value schedulerName priority priorityClassName schedulingGates resourceClaims phase "
-    "scheduling.alibabacloud.com/numa-topology-spec cpuset-scheduler"
-).split()
+POD_NAMES = [
+    "metadata",
+    "spec",
+    "status",
+    "annotations",
+    "labels",
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "ownerReferences",
+    "controller",
+    "kind",
+    "deletionTimestamp",
+    "containers",
+    "initContainers",
+    "ephemeralContainers",
+    "resources",
+    "requests",
+    "limits",
+    "claims",
+    "cpu",
+    "memory",
+    "aliyun.com/gpu",
+    "restartPolicy",
+    "overhead",
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+    "matchExpressions",
+    "matchFields",
+    "key",
+    "operator",
+    "values",
+    "tolerations",
+    "effect",
+    "value",
+    "schedulerName",
+    "priority",
+    "priorityClassName",
+    "schedulingGates",
+    "resourceClaims",
+    "phase",
+    "scheduling.alibabacloud.com/numa-topology-spec",
+    "cpuset-scheduler",
+]
 """Every name that the reader of pods looks for."""
 
 
@@ -47,11 +88,14 @@ def _some(members):
 
 _labels = st.dictionaries(st.sampled_from(["a", "cpuset-scheduler", "x/y~z"]), st.text(max_size=6), max_size=3)
 _amounts = st.dictionaries(
-    st.sampled_from(["cpu", "memory", "aliyun.com/gpu"]), st.sampled_from(["1", "1500m", "64Gi", "x", 4, 0.5]), max_size=3
+    st.sampled_from(["cpu", "memory", "aliyun.com/gpu"]),
+    st.sampled_from(["1", "1500m", "64Gi", "x", 4, 0.5]),
+    max_size=3,
 )
 _resources = _some({"requests": _amounts, "limits": _amounts, "claims": st.lists(_labels, max_size=1)})
 _containers = st.lists(
-    _fuzzed(_some({"name": st.text(max_size=4), "resources": _resources, "restartPolicy": st.just("Always")})), max_size=3
+    _fuzzed(_some({"name": st.text(max_size=4), "resources": _resources, "restartPolicy": st.just("Always")})),
+    max_size=3,
 )
 _requirement = _some(
     {
@@ -62,7 +106,8 @@ _requirement = _some(
 )
 _requirements = st.lists(_requirement, max_size=2)
 _terms = st.lists(
-    st.none() | st.fixed_dictionaries({}, optional={"matchExpressions": st.none() | _requirements, "matchFields": _requirements}),
+    st.none()
+    | st.fixed_dictionaries({}, optional={"matchExpressions": st.none() | _requirements, "matchFields": _requirements}),
     max_size=3,
 )
 _required = st.none() | st.fixed_dictionaries({}, optional={"nodeSelectorTerms": st.none() | _terms})
@@ -99,7 +144,8 @@ fuzzed_pods = _fuzzed(
 patchable_pods = st.fixed_dictionaries(
     {},
     optional={
-        "metadata": st.none() | st.fixed_dictionaries({}, optional={"annotations": st.none() | _labels, "name": st.just("p")}),
+        "metadata": st.none()
+        | st.fixed_dictionaries({}, optional={"annotations": st.none() | _labels, "name": st.just("p")}),
         "spec": st.none() | st.fixed_dictionaries({"containers": st.just([])}, optional={"affinity": _affinity}),
         "unknownField": st.integers(),
     },

@@ -1,4 +1,4 @@
-"""What a Kubernetes API server does with a webhook's reply, written again from its sources, for every reply in the tests.
+"""What a Kubernetes API server does with a webhook's reply, written again from its sources.
 
 Sources, k8s.io/apiserver v0.37.2: ``pkg/admission/plugin/webhook/request/admissionreview.go`` (form, uid, patch),
 ``.../mutating/dispatcher.go`` (decoding and applying the patch), ``.../errors/statuserror.go`` (the refusal),
@@ -20,7 +20,7 @@ WARNINGS_IN_ALL = 4096
 CUT_WARNING = 256
 
 
-class ReplyRefused(AssertionError):
+class ReplyRefused(AssertionError):  # noqa: N818 - it reads as what happens
     """The server takes the call for failed, or drops a part of the reply without a trace; the message says which."""
 
 
@@ -46,8 +46,10 @@ def judge_reply(request_body, reply_body, *, mutating, webhook="numa-admission.e
     """
     request = json.loads(request_body)["request"]
     response = _verified(request["uid"], reply_body, mutating)
-    audit = {_audit_key(f"{webhook}/{key}"): _text(value, "audit annotation") for key, value in
-             (response.get("auditAnnotations") or {}).items()}
+    audit = {
+        _audit_key(f"{webhook}/{key}"): _text(value, "audit annotation")
+        for key, value in (response.get("auditAnnotations") or {}).items()
+    }
     warnings = recorded_warnings(response.get("warnings") or [])
     allowed = response.get("allowed", False)
     code, message = _refusal(response.get("status"), webhook) if not allowed else (200, "")
@@ -111,7 +113,7 @@ def _refusal(status, webhook):
         text = f"{denied}: {status['reason']}"
     else:
         text = f"{denied} without explanation"
-    return (code if code >= 400 else 400), text
+    return max(code, 400), text
 
 
 def _text(value, what):
@@ -162,7 +164,9 @@ def recorded_warnings(warnings):
 def decode_patch(encoded):
     """Base64 and ``jsonpatch.DecodePatch``: a list of maps."""
     try:
-        patch = json.loads(base64.b64decode(_text(encoded, "response.patch"), validate=True), parse_constant=_no_constant)
+        patch = json.loads(
+            base64.b64decode(_text(encoded, "response.patch"), validate=True), parse_constant=_no_constant
+        )
     except (binascii.Error, ValueError) as error:
         raise ReplyRefused(f"received undecodable patch in webhook response: {error}") from error
     if not isinstance(patch, list) or not all(isinstance(operation, dict) for operation in patch):

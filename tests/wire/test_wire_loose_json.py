@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from support.json_values import any_value
+
 from webhook.wire.loose_json import LooseJsonError, read_loose_json
 
 DEPTH = 40
@@ -26,11 +26,41 @@ def _strict(text):
 
 JSON_PIECES = st.lists(
     st.sampled_from(
-        ["{", "}", "[", "]", ",", ":", '"a"', '"', "1", "-", "0", ".5", "e9", "true", "null", "NaN", " ", "\n", "\t", "//",
-         "/*", "*/", "#", "\\", "\\u00e9", "\x00", "é", "\u00a0", "'a'", "Infinity"]
+        [
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            '"a"',
+            '"',
+            "1",
+            "-",
+            "0",
+            ".5",
+            "e9",
+            "true",
+            "null",
+            "NaN",
+            " ",
+            "\n",
+            "\t",
+            "//",
+            "/*",
+            "*/",
+            "#",
+            "\\",
+            "\\u00e9",
+            "\x00",
+            "é",
+            "\u00a0",
+            "'a'",
+            "Infinity",
+        ]
     ),
     max_size=14,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @given(JSON_PIECES | st.text(max_size=20))
@@ -81,9 +111,37 @@ def test_repairs(text, repairs, compact):
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "{,}", "[,]", '{"a":1,,}', '{"a"}', '{"a":}', "{'a':1}", "{a:1}", "[1 2]", "01", "1.", "+1", "nul", "NaN",
-     "-Infinity", '{"a":1}{}', "{", "[", "}", '"\n"', '"\\x"', '"\\u12"', "/*", "/", "//", "\ufeff{}", '{"a":1]'],
-)  # fmt: skip
+    [
+        "",
+        " ",
+        "{,}",
+        "[,]",
+        '{"a":1,,}',
+        '{"a"}',
+        '{"a":}',
+        "{'a':1}",
+        "{a:1}",
+        "[1 2]",
+        "01",
+        "1.",
+        "+1",
+        "nul",
+        "NaN",
+        "-Infinity",
+        '{"a":1}{}',
+        "{",
+        "[",
+        "}",
+        '"\n"',
+        '"\\x"',
+        '"\\u12"',
+        "/*",
+        "/",
+        "//",
+        "\ufeff{}",
+        '{"a":1]',
+    ],
+)
 def test_anything_else_is_refused_with_found_and_wanted(text):
     with pytest.raises(LooseJsonError) as refused:
         read_loose_json(text, max_depth=4)

@@ -52,7 +52,9 @@ def _kinds(text, home=OWN):
         pytest.param("{}", ["missing_policy"], id="no key"),
         pytest.param('{"singleNUMANodeExclusive":"Required"}', ["missing_policy"], id="exclusive alone"),
         pytest.param('{"numaTopologyPolicy":null}', ["null_value"], id="null policy"),
-        pytest.param('{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":null}', ["null_value"], id="null excl."),
+        pytest.param(
+            '{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":null}', ["null_value"], id="null excl."
+        ),
         pytest.param('{"numaTopologyPolicy":true}', ["wrong_type"], id="a boolean"),
         pytest.param('{"numaTopologyPolicy":["Restricted"]}', ["wrong_type"], id="a list of one"),
         pytest.param('{"numaTopologyPolicy":""}', ["unknown_value"], id="empty policy"),
@@ -120,7 +122,9 @@ def test_the_values_and_the_compact_text_of_a_repairable_spec():
         pytest.param('{"preferredCPUBindPolicy":"FullPCPUs"}', None, id="another feature's spec"),
         pytest.param("{", None, id="unreadable, and no word of ours"),
         pytest.param('{"NUMATopologypolicy"', ["not_json"], id="unreadable, with a word of ours"),
-        pytest.param('{"numaTopologyPolicy":"Restricted","preferredCPUBindPolicy":"x"}', [], id="foreign keys belong there"),
+        pytest.param(
+            '{"numaTopologyPolicy":"Restricted","preferredCPUBindPolicy":"x"}', [], id="foreign keys belong there"
+        ),
         pytest.param('{"numaTopologyPolicy":"Restrict"}', ["unknown_value"], id="judged as strictly"),
     ],
 )
@@ -143,7 +147,16 @@ def test_every_exact_home_is_read_in_order():
     st.text(max_size=60)
     | st.lists(
         st.sampled_from(
-            [*'{}[],:"', '"numaTopologyPolicy"', '"singleNUMANodeExclusive"', '"Restricted"', "null", "//", "\ud800", "1"]
+            [
+                *'{}[],:"',
+                '"numaTopologyPolicy"',
+                '"singleNUMANodeExclusive"',
+                '"Restricted"',
+                "null",
+                "//",
+                "\ud800",
+                "1",
+            ]
         ),
         max_size=12,
     ).map("".join)
@@ -165,7 +178,9 @@ def test_hostile_but_legal_length_is_read():
 
 _values = st.sampled_from([*POLICIES, *EXCLUSIVES, "restricted", "", None, True, 1, [], {}])
 _documents = st.dictionaries(
-    st.sampled_from(["numaTopologyPolicy", "singleNUMANodeExclusive", "numatopologypolicy", "other", ""]), _values, max_size=4
+    st.sampled_from(["numaTopologyPolicy", "singleNUMANodeExclusive", "numatopologypolicy", "other", ""]),
+    _values,
+    max_size=4,
 ) | st.sampled_from([None, [], "x", 1, True])
 
 

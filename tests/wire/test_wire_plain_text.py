@@ -11,9 +11,11 @@ from webhook.wire.plain_text import plain, quoted
     ("text", "shown"),
     [
         pytest.param("a pod named x-1", "a pod named x-1", id="ordinary text is left alone"),
-        pytest.param("节点 \U0001f600 \\ \"q\"", "节点 \U0001f600 \\ \"q\"", id="Chinese text, emoji, quotes, backslash"),
+        pytest.param('节点 \U0001f600 \\ "q"', '节点 \U0001f600 \\ "q"', id="Chinese text, emoji, quotes, backslash"),
         pytest.param("a\nb\r\tc", r"a\nb\r\tc", id="line breaks and tabs"),
-        pytest.param("\x1b[31mred\x00\x7f\x9b", r"\x1b[31mred\x00\x7f\x9b", id="terminal escapes and controls of 7 and 8 bits"),
+        pytest.param(
+            "\x1b[31mred\x00\x7f\x9b", r"\x1b[31mred\x00\x7f\x9b", id="terminal escapes and controls of 7 and 8 bits"
+        ),
         pytest.param("a\u202eb\u2066c\u200fd", r"a\u202eb\u2066c\u200fd", id="bidirectional overrides"),
         pytest.param("a\u2028b\u2029\u0085", r"a\u2028b\u2029\x85", id="other line separators"),
         pytest.param("a\u200bb\ufeff\u00ad", r"a\u200bb\ufeff\xad", id="characters without width"),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 from hypothesis import given
-
 from support.json_values import POD_NAMES, fuzzed_pods, values_with
+
 from webhook.core.pod import ContainerKind, Malformed, Operator
 from webhook.core.quantity import parse_quantity
 from webhook.wire.pods import read_pod
@@ -111,7 +111,9 @@ def test_null_and_missing_are_an_empty_pod(raw):
     [
         pytest.param([], Malformed("", "a list", "a map"), id="the pod"),
         pytest.param({"spec": "x"}, Malformed("spec", 'the text "x"', "a map"), id="spec"),
-        pytest.param({"spec": {"containers": {"a": 1}}}, Malformed("spec.containers", "a map", "a list"), id="containers"),
+        pytest.param(
+            {"spec": {"containers": {"a": 1}}}, Malformed("spec.containers", "a map", "a list"), id="containers"
+        ),
         pytest.param(
             {"metadata": {"annotations": {"cpuset-scheduler": True}}},
             Malformed('metadata.annotations["cpuset-scheduler"]', "true", "a text"),
@@ -147,11 +149,17 @@ def test_null_and_missing_are_an_empty_pod(raw):
             id="a number of 5,000 digits",
         ),
         pytest.param(
-            {"spec": {"resources": {"requests": []}}}, Malformed("spec.resources.requests", "a list", "a map"), id="pod level"
+            {"spec": {"resources": {"requests": []}}},
+            Malformed("spec.resources.requests", "a list", "a map"),
+            id="pod level",
         ),
-        pytest.param({"spec": {"priority": "high"}}, Malformed("spec.priority", 'the text "high"', "a whole number"), id="prio"),
         pytest.param(
-            {"spec": {"affinity": {"nodeAffinity": []}}}, Malformed("spec.affinity.nodeAffinity", "a list", "a map"), id="aff."
+            {"spec": {"priority": "high"}}, Malformed("spec.priority", 'the text "high"', "a whole number"), id="prio"
+        ),
+        pytest.param(
+            {"spec": {"affinity": {"nodeAffinity": []}}},
+            Malformed("spec.affinity.nodeAffinity", "a list", "a map"),
+            id="aff.",
         ),
     ],
 )

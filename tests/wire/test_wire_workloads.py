@@ -4,8 +4,8 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-
 from support.json_values import values_with
+
 from webhook.core.pod import Malformed
 from webhook.wire.workload_kinds import (
     EACH_ITEM,
@@ -22,6 +22,9 @@ from webhook.wire.workloads import read_workload, workload_annotations
 
 T = "{metadata: {annotations: {mark: here}}, spec: {containers: [{name: c}]}}"
 INLINE = "annotations: {mark: here}, containers: [{name: c}]"
+
+RAY_WORKERS = f"[{{replicas: 3, numOfHosts: 2, template: {T}}}, {{template: {T}}}]"
+RAY_GROUPS = f"headGroupSpec: {{template: {T}}}, workerGroupSpecs: {RAY_WORKERS}"
 
 KINDS = [
     ("apps", "Deployment", f"spec: {{replicas: 3, template: {T}}}", [("spec.template", 3)]),
@@ -57,18 +60,17 @@ KINDS = [
         (
             "ray.io",
             kind,
-            f"spec: {prefix_yaml[0]}headGroupSpec: {{template: {T}}}, workerGroupSpecs: ["
-            f"{{replicas: 3, numOfHosts: 2, template: {T}}}, {{template: {T}}}]{prefix_yaml[1]}",
+            opened + RAY_GROUPS + closed,
             [
                 (f"{prefix}.headGroupSpec.template", 1),
                 (f"{prefix}.workerGroupSpecs[0].template", 6),
                 (f"{prefix}.workerGroupSpecs[1].template", 0),
             ],
         )
-        for kind, prefix, prefix_yaml in [
-            ("RayCluster", "spec", ("{", "}")),
-            ("RayJob", "spec.rayClusterSpec", ("{rayClusterSpec: {", "}}")),
-            ("RayService", "spec.rayClusterConfig", ("{rayClusterConfig: {", "}}")),
+        for kind, prefix, opened, closed in [
+            ("RayCluster", "spec", "spec: {", "}"),
+            ("RayJob", "spec.rayClusterSpec", "spec: {rayClusterSpec: {", "}}"),
+            ("RayService", "spec.rayClusterConfig", "spec: {rayClusterConfig: {", "}}"),
         ]
     ),
     (
@@ -109,7 +111,9 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("group", "kind", "text", "templates"), KINDS, ids=[f"{group}/{kind}" for group, kind, *_ in KINDS])
+@pytest.mark.parametrize(
+    ("group", "kind", "text", "templates"), KINDS, ids=[f"{group}/{kind}" for group, kind, *_ in KINDS]
+)
 def test_a_kind(group, kind, text, templates):
     raw, row = yaml.safe_load(text), STANDARD_KINDS[group, kind]
     workload = read_workload(raw, row, namespace="ns")
@@ -132,20 +136,36 @@ def _read(group, kind, text):
 @pytest.mark.parametrize(
     ("group", "kind", "text", "replicas"),
     [
-        pytest.param("leaderworkerset.x-k8s.io", "LeaderWorkerSet",
-                     f"spec: {{replicas: 2, leaderWorkerTemplate: {{size: 4, workerTemplate: {T}}}}}", [8],
-                     id="without a leader template the leader is a worker"),
-        pytest.param("leaderworkerset.x-k8s.io", "LeaderWorkerSet",
-                     f"spec: {{leaderWorkerTemplate: {{size: 0, leaderTemplate: {T}, workerTemplate: {T}}}}}", [1, 0],
-                     id="never less than none"),
+        pytest.param(
+            "leaderworkerset.x-k8s.io",
+            "LeaderWorkerSet",
+            f"spec: {{replicas: 2, leaderWorkerTemplate: {{size: 4, workerTemplate: {T}}}}}",
+            [8],
+            id="without a leader template the leader is a worker",
+        ),
+        pytest.param(
+            "leaderworkerset.x-k8s.io",
+            "LeaderWorkerSet",
+            f"spec: {{leaderWorkerTemplate: {{size: 0, leaderTemplate: {T}, workerTemplate: {T}}}}}",
+            [1, 0],
+            id="never less than none",
+        ),
         pytest.param("batch", "Job", f"spec: {{completions: 5, template: {T}}}", [1], id="parallelism is 1 by default"),
-        pytest.param("batch", "Job", f"spec: {{parallelism: 5, completions: null, template: {T}}}", [5], id="no completions"),
-        pytest.param("jobset.x-k8s.io", "JobSet",
-                     f"spec: {{replicatedJobs: [{{template: {{spec: {{parallelism: 9, completions: 2, template: {T}}}}}}}]}}", [2],
-                     id="completions cap a replicated job"),
-        pytest.param("apps", "Deployment", f"spec: {{replicas: null, template: {T}}}", [1], id="null replicas are the default"),
+        pytest.param(
+            "batch", "Job", f"spec: {{parallelism: 5, completions: null, template: {T}}}", [5], id="no completions"
+        ),
+        pytest.param(
+            "jobset.x-k8s.io",
+            "JobSet",
+            f"spec: {{replicatedJobs: [{{template: {{spec: {{parallelism: 9, completions: 2, template: {T}}}}}}}]}}",
+            [2],
+            id="completions cap a replicated job",
+        ),
+        pytest.param(
+            "apps", "Deployment", f"spec: {{replicas: null, template: {T}}}", [1], id="null replicas are the default"
+        ),
     ],
-)  # fmt: skip
+)
 def test_counts(group, kind, text, replicas):
     assert [template.replicas for template in _read(group, kind, text).templates] == replicas
 
@@ -153,22 +173,51 @@ def test_counts(group, kind, text, replicas):
 @pytest.mark.parametrize(
     ("group", "kind", "text", "malformed"),
     [
-        pytest.param("apps", "Deployment", f"spec: {{replicas: many, template: {T}}}",
-                     Malformed("spec.replicas", 'the text "many"', "a whole number of 0 or more"), id="a text as replicas"),
-        pytest.param("apps", "Deployment", f"spec: {{replicas: -1, template: {T}}}",
-                     Malformed("spec.replicas", "the number -1", "a whole number of 0 or more"), id="negative replicas"),
-        pytest.param("kubeflow.org", "TFJob", f"spec: {{tfReplicaSpecs: {{Worker: {{replicas: true, template: {T}}}}}}}",
-                     Malformed("spec.tfReplicaSpecs.Worker.replicas", "true", "a whole number of 0 or more"),
-                     id="the path of a count names the member"),
-        pytest.param("kubeflow.org", "TFJob", "spec: {tfReplicaSpecs: [1]}",
-                     Malformed("spec.tfReplicaSpecs", "a list", "a map"), id="a list where a map is wanted"),
-        pytest.param("ray.io", "RayCluster", "spec: {workerGroupSpecs: {a: 1}}",
-                     Malformed("spec.workerGroupSpecs", "a map", "a list"), id="a map where a list is wanted"),
-        pytest.param("apps", "Deployment", "spec: {template: [1]}",
-                     Malformed("spec.template", "a list", "a map"), id="a template that is a list"),
+        pytest.param(
+            "apps",
+            "Deployment",
+            f"spec: {{replicas: many, template: {T}}}",
+            Malformed("spec.replicas", 'the text "many"', "a whole number of 0 or more"),
+            id="a text as replicas",
+        ),
+        pytest.param(
+            "apps",
+            "Deployment",
+            f"spec: {{replicas: -1, template: {T}}}",
+            Malformed("spec.replicas", "the number -1", "a whole number of 0 or more"),
+            id="negative replicas",
+        ),
+        pytest.param(
+            "kubeflow.org",
+            "TFJob",
+            f"spec: {{tfReplicaSpecs: {{Worker: {{replicas: true, template: {T}}}}}}}",
+            Malformed("spec.tfReplicaSpecs.Worker.replicas", "true", "a whole number of 0 or more"),
+            id="the path of a count names the member",
+        ),
+        pytest.param(
+            "kubeflow.org",
+            "TFJob",
+            "spec: {tfReplicaSpecs: [1]}",
+            Malformed("spec.tfReplicaSpecs", "a list", "a map"),
+            id="a list where a map is wanted",
+        ),
+        pytest.param(
+            "ray.io",
+            "RayCluster",
+            "spec: {workerGroupSpecs: {a: 1}}",
+            Malformed("spec.workerGroupSpecs", "a map", "a list"),
+            id="a map where a list is wanted",
+        ),
+        pytest.param(
+            "apps",
+            "Deployment",
+            "spec: {template: [1]}",
+            Malformed("spec.template", "a list", "a map"),
+            id="a template that is a list",
+        ),
         pytest.param("apps", "Deployment", "[]", Malformed("", "a list", "a map"), id="an object that is a list"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_noted_and_counts_as_unknown(group, kind, text, malformed):
     workload = _read(group, kind, text)
     assert malformed in workload.malformed
@@ -213,7 +262,9 @@ def test_annotations_of_an_inference_service_reach_its_components():
 
 
 def _names(row):
-    paths = [path for rule in row.templates for path in (rule.path, *(count.path for count in rule.counts if count.path))]
+    paths = [
+        path for rule in row.templates for path in (rule.path, *(count.path for count in rule.counts if count.path))
+    ]
     return {step for path in paths for step in steps_of(path)} - {EACH_ITEM, EACH_MEMBER}
 
 

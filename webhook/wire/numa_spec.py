@@ -8,11 +8,12 @@ ignored without a word; here every such text is a problem with its own word (``w
 ``numa-topology-spec.schema.json`` beside this file says the same of the decoded document.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from webhook.core.dialects import DIALECTS
 from webhook.core.pod import NumaSpec, SpecProblem
 from webhook.wire.loose_json import LooseDocument, LooseJsonError, LooseValue, read_loose_json
 from webhook.wire.plain_text import plain, quoted
@@ -38,12 +39,10 @@ class SpecHome:
     shared: bool = False
 
 
-NUMA_SPEC_HOMES: Final = (
-    SpecHome("scheduling.alibabacloud.com/numa-topology-spec"),
-    SpecHome("scheduling.alibabacloud.com/resource-spec", shared=True),
-    SpecHome("scheduling.koordinator.sh/numa-topology-spec"),
-    SpecHome("scheduling.koordinator.sh/resource-spec", shared=True),
+NUMA_SPEC_HOMES: Final = tuple(
+    SpecHome(key, shared=key == dialect.older_home) for dialect in DIALECTS for key in dialect.homes
 )
+"""The homes of every dialect; an older home is another feature's annotation."""
 
 
 def read_numa_specs(
@@ -201,8 +200,3 @@ _KINDS_IN_WORDS: Final = {"object": "an object", "array": "an array", "string": 
 
 def _kind_in_words(kind: str) -> str:
     return _KINDS_IN_WORDS.get(kind, kind)
-
-
-def spec_keys(homes: tuple[SpecHome, ...] = NUMA_SPEC_HOMES) -> Iterator[str]:
-    """Yield the annotation keys of ``homes``."""
-    return (home.key for home in homes)

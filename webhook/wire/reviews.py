@@ -69,7 +69,8 @@ def decode_review(body: bytes, *, wants: Wants | None = None, kinds: KindTable =
     ``Ask.subject`` is the object and ``Ask.old`` the oldObject, parsed by the resource: ``pods`` with their
     subresources ``ephemeralcontainers`` and ``resize``, ``pods/binding`` and the older ``bindings``, ``nodes``, and the
     workloads of ``kinds``. Both are None for any other resource, and where ``wants`` is given and says no to the
-    annotations of the object's and the oldObject's pods: most pods are not ours, and cost no more than a look.
+    annotations of the object's and the oldObject's pods: most pods are not ours, and cost no more than a look. Nodes
+    and bindings are cheap, and always parsed.
 
     Raises:
         NotJson: not UTF-8, not JSON, nested deeper than 1,024 levels.
@@ -121,7 +122,11 @@ def _review(request: Mapping[str, object], wants: Wants | None, kinds: KindTable
         namespace,
         kinds,
     )
-    judged = wants is None or any(wants(each) for raw in (new, old) if raw is not None for each in reader.marks(raw))
+    judged = (
+        wants is None
+        or not reader.holds_pods
+        or any(wants(each) for raw in (new, old) if raw is not None for each in reader.marks(raw))
+    )
     ask = Ask(
         operation=operation,
         namespace=namespace,
@@ -149,8 +154,13 @@ class _Reader:
     namespace: str
     kinds: KindTable
 
+    @property
+    def holds_pods(self) -> bool:
+        """Whether the objects are neither bindings nor nodes."""
+        return self.resource not in ("bindings", "nodes") and self.subresource != "binding"
+
     def marks(self, raw: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-        """Yield the annotations of each pod in ``raw``, unread. What is not a pod's is passed with none to look at."""
+        """Yield the annotations of each pod in ``raw``, unread."""
         row = self.kinds.get(self.kind) if not self.subresource else None
         if row is not None:
             yield from workload_annotations(raw, row)
