@@ -77,6 +77,11 @@ def _kinds(text, home=OWN):
             id="twice to a reader that ignores case",
         ),
         pytest.param(
+            '{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":"Required","\\u017fingleNUMANodeExclusive":""}',
+            ["duplicate_key", "near_key"],
+            id="twice, once with the long s",
+        ),
+        pytest.param(
             '{"numaTopologyPolicy":"Restricted","k":1,"\\u212a":2}',
             ["foreign_key", "duplicate_key", "foreign_key"],
             id="a foreign key twice, once with the Kelvin sign",

@@ -72,7 +72,8 @@ def test_edits_that_hold_already_are_no_patch():
 
 def test_a_refusal_never_carries_a_patch():
     decision = Decision(allowed=False, findings=(_finding(),), edits=EDITS)
-    assert _view(decision, RAW, mutating=True).patch == ()
+    reply = orjson.loads(encode_review("call-1", decision, RAW))
+    assert set(reply["response"]) == {"uid", "allowed", "status"}
 
 
 def test_a_patch_that_cannot_be_made_is_the_declared_error():

@@ -158,7 +158,7 @@ def _near_key(key: str) -> str | None:
 
 def go_fold(text: str) -> str:
     """Return ``text`` as Go's JSON decoder compares names: without case, and with the long s and the Kelvin sign."""
-    return text.replace("\u017f", "s").replace("\u212a", "k").lower()
+    return text.lower().replace("\u017f", "s")  # the Kelvin sign is a k in lower case, the long s is its own
 
 
 def _squeezed(text: str) -> str:
