@@ -97,7 +97,7 @@ def _certificate(settings: "Settings", *, demo: bool) -> "Iterator[tuple[Setting
 
 @contextmanager
 def _metrics_folder(settings: "Settings") -> Iterator[None]:
-    """Name the folder where several processes share their metrics, before prometheus_client is imported: it looks once."""
+    """Name the folder of shared metrics where there are several processes; prometheus_client looks when imported."""
     if settings.server.workers == 1:
         yield
         return

@@ -68,6 +68,7 @@ class ServerSettings:
     probe_bind: str = ""
     """HOST:PORT of probes and metrics, plain HTTP; empty: none."""
     role: Role = field(metadata={"read": Role}, default=Role.BOTH)
+    """Which endpoints are served."""
     workers: int = 1
     """Processes. More than one only for the role ``rules``: the ledger is one."""
     threads: int = 8

@@ -24,6 +24,9 @@ _MAX_BYTES: Final = 1 << 20
 _LAST_SECONDS: Final = 2.0
 """Between the end of draining and the end by force: idle connections get one second for a request on its way."""
 
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", re.ASCII)
+"""As the schema has it: options of the command line do not pass that."""
+
 
 class SettingsError(StartError):
     """The settings cannot be used; ``faults`` are sentences, ``str`` is all of them, one a line."""
@@ -94,7 +97,9 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             f"drainSeconds and {_LAST_SECONDS:g}."
         )
     for name, address in (("bind", server.bind), ("probeBind", server.probe_bind)):
-        if address and int(address.rpartition(":")[2]) > 65535:
+        if address and not _ADDRESS.fullmatch(address):
+            yield f"server.{name}: found {plain(address)}, wanted HOST:PORT such as 127.0.0.1:8443 or [::1]:8443."
+        elif address and int(address.rpartition(":")[2]) > 65535:
             yield f"server.{name}: found {plain(address)}, wanted a port up to 65535."
     if bool(tls.cert_file) != bool(tls.key_file):
         there, missing = ("certFile", "keyFile") if tls.cert_file else ("keyFile", "certFile")

@@ -1,0 +1,229 @@
+"""The settings file: what it can say, and that every fault of it is told at once."""
+
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.capacity import Mode as OutcomeMode
+from webhook.core.dialects import DIALECTS
+from webhook.core.findings import Family
+from webhook.core.ledger.verdicts import Outcome
+from webhook.core.modes import Enforcement, Mode
+from webhook.service.settings import SECTIONS, Role, Settings, key_of
+from webhook.service.settings_file import SettingsError, parse_settings, read_settings, settings_schema
+from webhook.service.wiring import capacity_rules_of, kinds_of, rules_of
+
+SCHEMA = settings_schema()
+FULL = b"""
+server:
+  bind: 0.0.0.0:8443
+  probeBind: "[::]:8080"
+  role: rules
+  workers: 4
+  threads: 16
+  keepaliveSeconds: 100
+  gracefulSeconds: 20
+  drainSeconds: 3.5
+  handshakeSeconds: 2
+  requestSeconds: 4
+  maxConnections: 500
+tls: {certFile: /tls/tls.crt, keyFile: /tls/tls.key, clientCaFile: /tls/client-ca.crt}
+log: {level: debug}
+timeouts: {mutateSeconds: 1, validateSeconds: 5, capacitySeconds: 1.5, bindSeconds: 2}
+rules:
+  enforcement: warn
+  families: {cpu: off, gpu: warn, node: deny}
+  namespaces: {team-a: {cpu: deny}, "1": {spec: off}}
+  resultWriters: ["system:serviceaccount:kube-system:ack-scheduler"]
+  dialects: [ack]
+capacity:
+  outcomes: {would_fail: wait, would_wait: off}
+  namespaces: {team-a: {never: warn}}
+  pictureFile: /etc/picture.yaml
+  machineClasses: []
+  schedulers: [default-scheduler, my-scheduler]
+  controllers: []
+  guardsBindings: false
+workloads:
+  - {group: example.com, kind: Fleet, templates: [{path: spec.template, replicas: [spec.size]}]}
+"""
+
+
+def test_everything_that_can_be_set_arrives():
+    settings = parse_settings(FULL)
+    server = settings.server
+    assert (server.bind, server.probe_bind, server.role, server.workers) == ("0.0.0.0:8443", "[::]:8080", Role.RULES, 4)
+    assert (server.drain_seconds, server.max_connections, server.threads) == (3.5, 500, 16)
+    assert settings.tls.client_ca_file == "/tls/client-ca.crt"
+    assert settings.timeouts.capacity_seconds == 1.5
+    rules = rules_of(settings)
+    assert [dialect.name for dialect in rules.dialects] == ["ack"]
+    assert rules.modes.enforcement is Enforcement.WARN
+    assert rules.modes.mode(Family.CPU, "other") is Mode.OFF
+    assert rules.modes.mode(Family.CPU, "team-a") is Mode.DENY
+    assert rules.result_writers == {"system:serviceaccount:kube-system:ack-scheduler"}
+    capacity = capacity_rules_of(settings, ())
+    assert capacity.mode(Outcome.WOULD_FAIL, "other") is OutcomeMode.WAIT
+    assert capacity.mode(Outcome.NEVER, "other") is OutcomeMode.DENY, "what is not named keeps its default"
+    assert capacity.mode(Outcome.NEVER, "team-a") is OutcomeMode.WARN
+    assert (capacity.guards_bindings, capacity.controllers) == (False, frozenset())
+    assert ("example.com", "Fleet") in kinds_of(settings)
+    assert ("apps", "Deployment") in kinds_of(settings)
+
+
+@pytest.mark.parametrize("content", [b"", b"# nothing\n", b"{}", b"---\n", b"rules:\n", b"server: {}\nrules: {families: {}}"])
+def test_what_is_not_set_is_a_default(content):
+    if content == b"rules:\n":
+        with pytest.raises(SettingsError, match=r"^rules: found null, wanted a map\.$"):
+            parse_settings(content)
+    else:
+        assert parse_settings(content) == Settings()
+
+
+def test_every_fault_is_told_at_once_with_path_found_and_wanted():
+    content = b"""
+server: {keepaliveSeconds: 60, wrokers: 2, bind: nowhere, threads: many}
+rules: {families: {cpu: dney, cpuu: deny}, namespaces: {Team_A: {cpu: deny}}}
+capacity: {outcomes: {unknown: deny}}
+workloads: [{kind: A}, {group: g, kind: B, templates: [{path: "a..b"}]}]
+colour: red
+"""
+    with pytest.raises(SettingsError) as raised:
+        parse_settings(content)
+    faults = raised.value.faults
+    for path in (
+        "server.keepaliveSeconds: found the number 60, wanted a number of seconds from 91 to 3600.",
+        "server.wrokers: found an unknown key",
+        'server.bind: found the text "nowhere", wanted HOST:PORT',
+        'server.threads: found the text "many", wanted a whole number.',
+        'rules.families.cpu: found the text "dney", wanted one of deny, warn, off; did you mean deny?',
+        "rules.families.cpuu: found an unknown key",
+        'rules.namespaces: found the text "Team_A"',
+        'capacity.outcomes.unknown: found the text "deny", wanted one of warn, off.',
+        "workloads[0].templates: found none",
+        "workloads[1].templates[0].path: ",
+        "colour: found an unknown key",
+    ):
+        assert [fault for fault in faults if fault.startswith(path)], (path, faults)
+    assert all(fault.endswith((".", "?")) for fault in faults)
+
+
+CONTRADICTIONS = [
+    (b"server: {workers: 2}", "server.workers: found 2 with role both, wanted 1, or role rules"),
+    (b"server: {workers: 2, role: ledger}", "server.workers: found 2 with role ledger"),
+    (b"server: {gracefulSeconds: 5}", "server.gracefulSeconds: found 5, wanted 7 or more"),
+    (b"server: {bind: '127.0.0.1:99999'}", "server.bind: found 127.0.0.1:99999, wanted a port up to 65535."),
+    (b"tls: {certFile: a}", "tls.keyFile: found nothing beside certFile, wanted both or neither."),
+    (b"tls: {keyFile: a}", "tls.certFile: found nothing beside keyFile"),
+    (b"tls: {clientCaFile: a}", "tls.clientCaFile: found without certFile"),
+]
+
+
+@pytest.mark.parametrize("content, sentence", CONTRADICTIONS, ids=[sentence for _, sentence in CONTRADICTIONS])
+def test_settings_that_contradict_each_other_stop_the_start(content, sentence):
+    with pytest.raises(SettingsError) as raised:
+        parse_settings(content)
+    assert [fault for fault in raised.value.faults if fault.startswith(sentence)]
+
+
+NO_YAML = [
+    (b"a: [", "The settings are no YAML: line 2, column 1: "),
+    (b"log: {}\nlog: {}", "The settings are no YAML: line 2, column 1: found the key log twice."),
+    (b"- a", "settings: found something else, wanted a map."),
+    (b"{}\n---\n{}", "The settings are one YAML document; found 2."),
+    (b"\xff", "The settings are no YAML: "),
+    (b"? [a]\n: b", "The settings are no YAML: line 1, column 3: found a key that is no text."),
+    (b"a: !!python/object/apply:os.system [x]", "The settings are no YAML: line 1, column 4: "),
+    (b" " * ((1 << 20) + 1), "The settings have more than 1048576 bytes."),
+]
+
+
+@pytest.mark.parametrize("content, sentence", NO_YAML, ids=[sentence for _, sentence in NO_YAML])
+def test_what_is_no_settings_document_is_told_with_its_place(content, sentence):
+    with pytest.raises(SettingsError) as raised:
+        parse_settings(content)
+    assert raised.value.faults[0].startswith(sentence)
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path):
+    with pytest.raises(SettingsError, match=r"cannot be read: No such file or directory\.$"):
+        read_settings(tmp_path / "none.yaml")
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_else(content):
+    try:
+        parse_settings(content)
+    except SettingsError as error:
+        assert error.faults
+
+
+WORDS = st.sampled_from(["server", "rules", "families", "cpu", "off", "bind", "workers", "capacity", "x", ""])
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(DOCUMENTS)
+def test_no_document_raises_anything_else(document):
+    import orjson  # noqa: PLC0415 - JSON is YAML
+
+    try:
+        parse_settings(orjson.dumps(document, option=orjson.OPT_PASSTHROUGH_SUBCLASS))
+    except SettingsError as error:
+        assert error.faults
+    except orjson.JSONEncodeError:
+        pass  # an integer beyond 64 bits
+
+
+@pytest.mark.parametrize("section", sorted(SECTIONS))
+def test_the_schema_has_exactly_the_fields_of_the_dataclass(section):
+    properties = SCHEMA["properties"][section]["properties"]
+    assert set(properties) == {key_of(field.name) for field in fields(SECTIONS[section])}
+
+
+@pytest.mark.parametrize("section", sorted(SECTIONS))
+def test_the_schema_s_defaults_are_those_of_the_dataclass(section):
+    properties = SCHEMA["properties"][section]["properties"]
+    for field in fields(SECTIONS[section]):
+        row = properties[key_of(field.name)]
+        if "default" in row and field.default is not MISSING:
+            default = field.default.value if hasattr(field.default, "value") else field.default
+            assert row["default"] == (list(default) if isinstance(default, tuple) else default), field.name
+        assert row.get("description"), f"{section}.{field.name} is not described"
+
+
+def test_the_schema_has_exactly_the_sections():
+    assert set(SCHEMA["properties"]) == {field.name for field in fields(Settings)}
+
+
+def test_the_schema_s_words_are_those_of_the_code():
+    defs = SCHEMA["$defs"]
+    assert set(defs["familyModes"]["properties"]) == {family.value for family in Family}
+    assert set(defs["familyMode"]["enum"]) == {mode.value for mode in Mode}
+    assert set(defs["outcomeModes"]["properties"]) == {outcome.value for outcome in Outcome} - {"fits"}
+    assert set(defs["outcomeMode"]["enum"]) == {mode.value for mode in OutcomeMode}
+    dialects = SCHEMA["properties"]["rules"]["properties"]["dialects"]["items"]["enum"]
+    assert dialects == [dialect.name for dialect in DIALECTS]
+    assert SCHEMA["properties"]["server"]["properties"]["role"]["enum"] == [role.value for role in Role]
+
+
+def test_every_field_is_documented():
+    """What stands below a field in the source is its documentation."""
+    import ast  # noqa: PLC0415 - for this test only
+    import inspect  # noqa: PLC0415 - as above
+
+    from webhook.service import settings as module  # noqa: PLC0415 - as above
+
+    for kind in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(kind, ast.ClassDef) or kind.name in {"Role", "Settings", "TimeoutSettings"}:
+            continue
+        body = kind.body
+        for statement, after in zip(body, body[1:] + [None], strict=True):
+            if isinstance(statement, ast.AnnAssign):
+                assert isinstance(after, ast.Expr), f"{kind.name}.{ast.unparse(statement.target)} is not documented"
