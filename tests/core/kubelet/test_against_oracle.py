@@ -1,6 +1,6 @@
 """The kubelet's own code against our model: verdict, reason, text, CPUs, memory and chosen NUMA nodes of every step.
 
-Always the committed sample (``tests/oracle/sample.jsonl.gz``). ``NUMA_ADMISSION_ORACLE_CASES=100000`` draws that many
+Always the committed samples (``tests/oracle/sample.jsonl.gz`` and one of our own). ``NUMA_ADMISSION_ORACLE_CASES=100000`` draws that many
 fresh cases with the oracle itself (``make oracle``); ``NUMA_ADMISSION_ORACLE_SEED`` repeats a run.
 The state before each step and the devices are the recorded ones (which of equal devices a kubelet takes is the order of
 a Go map); everything else must come out the same.
@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from oracle_cases import (
+    DISTRIBUTED,
+    SAMPLE,
     TOPOLOGY_REASONS,
     Books,
     OracleMachine,
@@ -23,7 +25,7 @@ from oracle_cases import (
     given_of,
     machine_of,
     read_lines,
-    sample,
+    recorded,
 )
 
 from webhook.core.demand import PodDemand
@@ -120,11 +122,18 @@ def judged(cases: Iterable[dict]) -> Judge:
 
 def test_sample_of_recorded_verdicts():
     """0 wrong verdicts, reasons, texts, CPU sets or NUMA masks in the committed sample."""
-    judge = judged(sample())
+    judge = judged(recorded(SAMPLE))
     assert not judge.faults, "\n".join(judge.faults[:50])
     assert judge.counts["verdicts"] > 5000
     for reason in ("admitted", *TOPOLOGY_REASONS):
         assert judge.counts[f"recorded {reason}"] > 100
+
+
+def test_recorded_distribution_over_many_numa_nodes():
+    """Exact CPU sets where the kubelet's best combination is overwritten by a later one."""
+    judge = judged(recorded(DISTRIBUTED))
+    assert not judge.faults, "\n".join(judge.faults[:50])
+    assert judge.counts["recorded admitted"] > 200
 
 
 @pytest.mark.slow

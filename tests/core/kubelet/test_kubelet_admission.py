@@ -18,6 +18,7 @@ from webhook.core.machine import (
     TopologyPolicy,
     TopologyScope,
 )
+from webhook.core.masks import mask_of
 from webhook.core.placement import Placement, Rejection
 
 SINGLE, RESTRICTED = TopologyPolicy.SINGLE_NUMA_NODE, TopologyPolicy.RESTRICTED
@@ -223,6 +224,18 @@ def test_lopsided_sockets_hand_out_a_cpu_twice():
     taken_once = replace(NodeState.empty(on), free_cpus=NodeState.empty(on).free_cpus & ~(1 << 5))
     answer = ALLOCATOR.place(on, taken_once, pod(ask(cpus=6)))
     assert answer.holding.cpus == numa[1]
+
+
+def test_the_kubelet_that_never_answers_is_a_refusal():
+    """distribute-cpus-across-numa with full-pcpus-only can loop for ever (the oracle hangs on this case)."""
+    on = machine(
+        6, 3, gpus=0, policy=NONE, numa_per_socket=4, full_pcpus_only=True, distribute_cpus_across_numa=True,
+        align_by_socket=True,
+    )  # fmt: skip
+    held = mask_of([1, 2, 3, 11, 17, 23, 26, 32, 33, 34])
+    empty = NodeState.empty(on)
+    answer = ALLOCATOR.place(on, replace(empty, free_cpus=empty.free_cpus & ~held), pod(ask(cpus=14)))
+    assert "endless" in answer.message
 
 
 # --- memory manager ---

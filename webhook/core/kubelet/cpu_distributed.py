@@ -6,13 +6,22 @@ The smallest number of NUMA nodes is tried first; among combinations the one tha
 One oddity of the original is kept because it decides which CPUs are taken: the combinations are Go slices, and from
 four NUMA nodes on, ``append`` writes the next combination into the array that the best one so far still points to
 (``_Slice``). So the "best" combination is, in its last places, the last one that was looked at.
+
+Another is only named: the original never ends where the NUMA nodes that are to give the rest have no whole group left
+(``CpuEndlessError``; the oracle hangs in 13 of 3,000 cases drawn for this option).
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webhook.core.kubelet.cpu_packed import CpuAccountingError, CpuShortageError, numa_order, take_packed
+from webhook.core.kubelet.cpu_packed import (
+    CpuAccountingError,
+    CpuEndlessError,
+    CpuShortageError,
+    numa_order,
+    take_packed,
+)
 from webhook.core.kubelet.tables import CpuTable
 
 
@@ -141,7 +150,7 @@ class _Search:
                         left[numa] -= self.group
                         missing -= self.group
                 if missing == before:
-                    return True  # the kubelet would loop for ever here: no whole group is left in these nodes
+                    raise CpuEndlessError
             imbalance = _imbalance(list(left.values()))
             if imbalance < best[0][0]:
                 best[0] = (imbalance, subset)
@@ -225,7 +234,7 @@ def _take_shares(search: _Search, available: int, best: _Best, *, spread: bool, 
             needed -= picked.bit_count()
             missing -= group
         if missing == before:
-            break  # the kubelet would loop for ever here; its accounting error is the nearest answer
+            raise CpuEndlessError
     if needed > 0:
         raise CpuAccountingError(f"accounting error, not enough CPUs allocated, remaining: {needed}")
     if needed < 0:

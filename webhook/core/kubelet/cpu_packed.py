@@ -18,6 +18,7 @@ class CpuPickError(Exception):
     CpuPickError
     +-- CpuShortageError   fewer are available than requested
     +-- CpuAccountingError the kubelet's own accounting fails
+    +-- CpuEndlessError    the kubelet never answers
     """
 
 
@@ -31,6 +32,14 @@ class CpuShortageError(CpuPickError):
 
 class CpuAccountingError(CpuPickError):
     """The kubelet took another number of CPUs than it wanted (seen on odd layouts only)."""
+
+
+class CpuEndlessError(CpuPickError):
+    """The kubelet loops for ever over NUMA nodes that have no whole group of CPUs left, and admits no pod any more."""
+
+    def __init__(self) -> None:
+        """Say it in our words: the kubelet says nothing."""
+        super().__init__("an endless search of the kubelet for whole groups of CPUs")
 
 
 def take_packed(table: CpuTable, available: int, count: int, *, spread: bool = False, by_uncore: bool = False) -> int:
