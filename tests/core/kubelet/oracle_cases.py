@@ -24,7 +24,7 @@ from webhook.core.pod import ContainerKind
 
 SAMPLE = Path(__file__).parents[2] / "oracle" / "sample.jsonl.gz"
 DISTRIBUTED = Path(__file__).with_name("distributed.jsonl.gz")
-"""86 cases with distribute-cpus-across-numa on 4 to 8 NUMA nodes, judged by the oracle; 26 show its oddity of slices."""
+"""86 cases with distribute-cpus-across-numa on 4 to 8 NUMA nodes; 26 show the oddity of slices."""
 
 KINDS = {"init": ContainerKind.INIT, "sidecar": ContainerKind.SIDECAR, "app": ContainerKind.APP}
 

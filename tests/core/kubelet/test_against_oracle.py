@@ -1,7 +1,8 @@
 """The kubelet's own code against our model: verdict, reason, text, CPUs, memory and chosen NUMA nodes of every step.
 
-Always the committed samples (``tests/oracle/sample.jsonl.gz`` and one of our own). ``NUMA_ADMISSION_ORACLE_CASES=100000`` draws that many
-fresh cases with the oracle itself (``make oracle``); ``NUMA_ADMISSION_ORACLE_SEED`` repeats a run.
+Always the committed samples (``tests/oracle/sample.jsonl.gz`` and one of our own).
+``NUMA_ADMISSION_ORACLE_CASES=100000`` draws that many fresh cases with the oracle itself (``make oracle``);
+``NUMA_ADMISSION_ORACLE_SEED`` repeats a run.
 The state before each step and the devices are the recorded ones (which of equal devices a kubelet takes is the order of
 a Go map); everything else must come out the same.
 """
