@@ -49,7 +49,7 @@ e2e: $(INSTALLED) ## run the tests on a real control plane (make controlplane bu
 	$(BIN)/python -m pytest -m "e2e and not slow" -p no:randomly
 
 oracle: $(INSTALLED) ## compare the kubelet model with the kubelet's own code on 100,000 fresh cases
-	tests/oracle/build
+	tests/oracle/build || test $$? -eq 3
 	NUMA_ADMISSION_ORACLE_CASES=100000 $(BIN)/python -m pytest tests/core/kubelet/test_against_oracle.py
 
 bench: $(INSTALLED) ## measure the webhooks against an empty handler on the same server
@@ -62,7 +62,7 @@ bench-feeds: $(INSTALLED) ## measure how fast 50,000 pods on 5,000 nodes are lis
 	$(BIN)/python tests/bench/feeds_bench.py
 
 proof: $(INSTALLED) ## count AdmissionErrors with and without us, on real schedulers and the kubelet's own code
-	tests/oracle/build
+	tests/oracle/build || test $$? -eq 3
 	$(BIN)/python tests/proof/proof.py
 
 soak: $(INSTALLED) ## random life on a real control plane for MINUTES; then the ledger must equal a fresh list
