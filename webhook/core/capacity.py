@@ -244,8 +244,17 @@ def _replicas(ledger: Ledger, record: PodRecord, workload: Workload, replicas: i
 # --- bindings ---
 
 
-def decide_bind(ask: Ask, ledger: Ledger, rules: CapacityRules, now_seconds: float) -> Decision:
-    """Return whether a pod may be bound to a node: refused only where the node's kubelet would refuse it."""
+def decide_bind(
+    ask: Ask,
+    ledger: Ledger,
+    rules: CapacityRules,
+    now_seconds: float,
+    shunned: frozenset[str] = frozenset(),
+) -> Decision:
+    """Return whether a pod may be bound to a node: refused only where the node's kubelet would refuse it.
+
+    ``shunned`` are nodes that the scheduler does not take for this pod: a refusal steers it to none of them.
+    """
     binding = ask.subject
     if not isinstance(binding, Binding) or ask.operation is not Operation.CREATE:
         return Decision.allow()
@@ -259,7 +268,7 @@ def decide_bind(ask: Ask, ledger: Ledger, rules: CapacityRules, now_seconds: flo
     refusal = _refusal(ledger, view, entry, rules)
     if refusal is None:
         return Decision.allow(event=admitted)
-    steer_to = _steer_to(ledger, entry, view.record.name)
+    steer_to = _steer_to(ledger, entry, shunned | {view.record.name})
     if refusal.code == reasons.BINDING_WOULD_FAIL.code:
         refusal = replace(refusal, next_step=_where_to(steer_to))
     refused = BindingRefused(entry.uid, steer_to, now_seconds + rules.steering_seconds)
@@ -329,8 +338,8 @@ def _every_order_works(ledger: Ledger, view: NodeView, state: NodeState, entries
     return True
 
 
-def _steer_to(ledger: Ledger, entry: Entry, refused: str) -> str:
+def _steer_to(ledger: Ledger, entry: Entry, avoid: frozenset[str]) -> str:
     """Return the node that the pod should try next; empty where none fits."""
-    if entry.node and entry.node != refused:
+    if entry.node and entry.node not in avoid:
         return entry.node
-    return ledger.find(entry.pod, avoid=frozenset({refused})).node
+    return ledger.find(entry.pod, avoid=avoid).node

@@ -1,17 +1,55 @@
 """The book: the ledger, one lock around it, and whether its picture of the cluster can be trusted now."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final, Protocol
 
 from webhook.core.capacity import CapacityRules, decide_bind, decide_capacity, unknown
 from webhook.core.decisions import Ask, Decision
-from webhook.core.ledger.events import LedgerEvent
+from webhook.core.ledger import reasons
+from webhook.core.ledger.events import BindingAdmitted, BindingRefused, Claimed, LedgerEvent
 from webhook.core.ledger.ledger import Ledger, Notice
-from webhook.core.ledger.records import Entry, NodeView
+from webhook.core.ledger.records import Entry, NodeView, PodRecord
+from webhook.core.pod import Binding
+from webhook.service.bind_turns import BindTurns
 
 Trust = Callable[[], str]
 """Returns an empty text while the ledger's picture is whole and fresh, else why not: ``not-synced``, ``stale``."""
+
+MOST_HELD_BINDINGS: Final = 4
+"""Of the eight threads that a server has by default."""
+
+
+class Follower(Protocol):
+    """Hears what the ledger hears, under its lock: must be quick and must not call back."""
+
+    def shunned(self, uid: str, tried: str, now_seconds: float) -> frozenset[str]:
+        """Return the nodes that a refused binding of pod ``uid`` to ``tried`` must not be steered to."""
+        ...
+
+    def refused(self, pod: PodRecord, node: str, steer_to: str, now_seconds: float) -> None:
+        """Hear that a binding of ``pod`` to ``node`` is turned back."""
+        ...
+
+    def heard(self, event: LedgerEvent, now_seconds: float) -> None:
+        """Hear of an event that the ledger has taken."""
+        ...
+
+
+class Deaf:
+    """Follows nothing."""
+
+    def shunned(self, uid: str, tried: str, now_seconds: float) -> frozenset[str]:  # noqa: ARG002 - the protocol's
+        """Return none."""
+        return frozenset()
+
+    def refused(self, pod: PodRecord, node: str, steer_to: str, now_seconds: float) -> None:
+        """Do nothing."""
+
+    def heard(self, event: LedgerEvent, now_seconds: float) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,48 +62,114 @@ class Snapshot:
     """Grows with every event that was applied."""
 
 
+def _always() -> bool:
+    return True
+
+
 class Book:
     """The only door to the ledger. Each call holds the lock for about a millisecond at most."""
 
-    def __init__(self, ledger: Ledger, rules: CapacityRules, now_seconds: Callable[[], float], trust: Trust) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        rules: CapacityRules,
+        now_seconds: Callable[[], float],
+        trust: Trust,
+        *,
+        may_commit: Callable[[], bool] = _always,
+        follower: Follower | None = None,
+        most_held_bindings: int = MOST_HELD_BINDINGS,
+        monotonic_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Take over ``ledger``; nobody else may touch it any more.
 
-        ``now_seconds`` is the wall clock: moments in events and records are seconds since 1970.
+        Args:
+            ledger: the ledger.
+            rules: how outcomes weigh.
+            now_seconds: the wall clock: moments in events and records are seconds since 1970.
+            trust: whether the picture can be trusted.
+            may_commit: whether this process leads. One that does not decides all the same and commits nothing; asked
+                under the lock, last thing before the commit.
+            follower: hears what the ledger hears.
+            most_held_bindings: bindings that may wait for their turn at a time; 0: none waits.
+            monotonic_seconds: the clock of deadlines.
         """
         self._ledger = ledger
         self._rules = rules
         self._now_seconds = now_seconds
         self._trust = trust
+        self._may_commit = may_commit
+        self._follower: Follower = follower or Deaf()
+        self._monotonic_seconds = monotonic_seconds
         self._lock = threading.Lock()
+        self._turns = BindTurns(self._lock, most_held_bindings)
         self._generation = 0
 
     def decide_capacity(self, ask: Ask) -> Decision:
         """Return the verdict on a create, its claim committed unless it is a dry run."""
-        return self._decide(ask, decide_capacity)
-
-    def decide_bind(self, ask: Ask) -> Decision:
-        """Return the verdict on a binding, committed unless it is a dry run."""
-        return self._decide(ask, decide_bind)
-
-    def _decide(self, ask: Ask, decide: Callable[[Ask, Ledger, CapacityRules, float], Decision]) -> Decision:
-        distrust = self._trust()
-        if distrust:
-            return Decision.allow(findings=(unknown(distrust),)) if ask.subject is not None else Decision.allow()
+        if distrust := self._trust():
+            return _unjudged(ask, distrust)
         now = self._now_seconds()
         with self._lock:
-            decision = decide(ask, self._ledger, self._rules, now)
-            if decision.event is not None and not ask.dry_run:
-                self._ledger.apply(decision.event, now)
-                self._generation += 1
+            decision = decide_capacity(ask, self._ledger, self._rules, now)
+            self._commit(ask, decision, now)
         return decision
+
+    def decide_bind(self, ask: Ask, until_monotonic_seconds: float | None = None) -> Decision:
+        """Return the verdict on a binding, committed unless it is a dry run.
+
+        A binding that is only out of turn is held until the node's kubelet has answered for those before it, at most
+        until ``until_monotonic_seconds``; None: it is not held.
+        """
+        if distrust := self._trust():
+            return _unjudged(ask, distrust)
+        with self._lock:
+            decision, now = self._judge_binding(ask)
+            if _is_out_of_turn(decision) and until_monotonic_seconds is not None and self._turns.has_room():
+                decision, now = self._wait_for_turn(ask, decision, now, until_monotonic_seconds)
+            self._commit(ask, decision, now)
+        return decision
+
+    def _judge_binding(self, ask: Ask) -> tuple[Decision, float]:
+        now, binding = self._now_seconds(), ask.subject
+        shunned: frozenset[str] = frozenset()
+        if isinstance(binding, Binding):
+            shunned = self._follower.shunned(binding.pod_uid, binding.node_name, now)
+        return decide_bind(ask, self._ledger, self._rules, now, shunned), now
+
+    def _wait_for_turn(self, ask: Ask, decision: Decision, now: float, until: float) -> tuple[Decision, float]:
+        node = ask.subject.node_name if isinstance(ask.subject, Binding) else ""
+        with self._turns.queue(node) as news:
+            while _is_out_of_turn(decision):
+                left = until - self._monotonic_seconds()
+                if left <= 0:
+                    break
+                news.wait(left)
+                decision, now = self._judge_binding(ask)
+        return decision, now
+
+    def _commit(self, ask: Ask, decision: Decision, now: float) -> None:
+        event = decision.event
+        if not isinstance(event, Claimed | BindingAdmitted | BindingRefused) or ask.dry_run or not self._may_commit():
+            return
+        if isinstance(event, BindingRefused) and isinstance(ask.subject, Binding):
+            entry = self._ledger.entry(event.uid)
+            if entry is not None:
+                self._follower.refused(entry.pod, ask.subject.node_name, event.steer_to, now)
+        self._apply(event, now)
+
+    def _apply(self, event: LedgerEvent, now: float) -> None:
+        self._ledger.apply(event, now)
+        self._generation += 1
+        self._turns.heard(event)
 
     def apply(self, events: Iterable[LedgerEvent]) -> tuple[Notice, ...]:
         """Take what has happened outside, one event under the lock at a time; return what should be logged."""
         for event in events:
             now = self._now_seconds()
             with self._lock:
-                self._ledger.apply(event, now)
-                self._generation += 1
+                self._apply(event, now)
+                self._follower.heard(event, now)
         with self._lock:
             return self._ledger.take_notices()
 
@@ -79,7 +183,20 @@ class Book:
         with self._lock:
             return self._ledger.entry(uid, namespace, name)
 
+    def view(self, node: str) -> NodeView | None:
+        """Return the account of one node."""
+        with self._lock:
+            return self._ledger.views.get(node)
+
     def change_rules(self, rules: CapacityRules) -> None:
         """Judge by ``rules`` from now on."""
         with self._lock:
             self._rules = rules
+
+
+def _unjudged(ask: Ask, distrust: str) -> Decision:
+    return Decision.allow(findings=(unknown(distrust),)) if ask.subject is not None else Decision.allow()
+
+
+def _is_out_of_turn(decision: Decision) -> bool:
+    return any(finding.code == reasons.BINDING_OUT_OF_TURN.code for finding in decision.findings)

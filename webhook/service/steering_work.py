@@ -1,0 +1,183 @@
+"""Steering at work: follows the book, keeps the courses of refused pods, and has threads that send what is due."""
+
+import heapq
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from webhook.cluster.nominations import Nominated, Nomination, Outcome
+from webhook.core.ledger.events import LedgerEvent, PodGone, PodSeen, PodsListed
+from webhook.core.ledger.records import PodRecord
+from webhook.service.logs import fault_text
+from webhook.service.steering import Course
+
+THREADS: Final = 4
+"""A patch takes 3-10 ms on a quiet API server, so four send 400 a second and more; 300 bindings a second are designed
+for, of which only the refused ones need one."""
+MOST_COURSES: Final = 20_000
+"""Refused pods that are remembered, about 1 kB each; above it the oldest is forgotten and begins anew if refused."""
+
+Nominate = Callable[[Nomination], Nominated]
+
+
+class Steering:
+    """Follows the book (``service.book.Follower``); its own lock is never held while the book's is asked for."""
+
+    def __init__(
+        self,
+        nominate: Nominate,
+        log: FilteringBoundLogger,
+        now_seconds: Callable[[], float],
+        on_outcome: Callable[[str], None] = lambda _word: None,
+        threads: int = THREADS,
+    ) -> None:
+        """Keep the means: ``nominate`` sends one patch, ``on_outcome`` counts what became of it."""
+        self._nominate = nominate
+        self._log = log
+        self._now_seconds = now_seconds
+        self._on_outcome = on_outcome
+        self._changed = threading.Condition()
+        self._courses: dict[str, Course] = {}
+        self._moments: list[tuple[float, str]] = []
+        self._is_stopped = False
+        self._may_not = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"steering-{number}", daemon=True) for number in range(threads)
+        ]
+
+    # --- following the book ---
+
+    def shunned(self, uid: str, tried: str, now_seconds: float) -> frozenset[str]:
+        """Return the nodes that pod ``uid`` must not be steered to."""
+        with self._changed:
+            course = self._courses.get(uid)
+            return course.shuns(tried, now_seconds) if course is not None else frozenset()
+
+    def refused(self, pod: PodRecord, node: str, steer_to: str, now_seconds: float) -> None:
+        """Begin or go on with the course of a pod whose binding to ``node`` is turned back."""
+        with self._changed:
+            old = self._courses.pop(pod.uid, None)  # put back at the end: the dict's order is that of the refusals
+            if old is None and len(self._courses) >= MOST_COURSES:
+                del self._courses[next(iter(self._courses))]
+            self._keep((old or Course(pod)).refused(pod, node, steer_to, now_seconds))
+
+    def heard(self, event: LedgerEvent, now_seconds: float) -> None:
+        """Take note of what the watch shows of a refused pod."""
+        with self._changed:
+            if not self._courses:
+                return
+            match event:
+                case PodSeen(pod=pod) if pod.uid in self._courses:
+                    if pod.node_name or pod.has_ended:
+                        del self._courses[pod.uid]
+                    else:
+                        self._keep(self._courses[pod.uid].seen(pod, now_seconds))
+                case PodGone(uid=uid):
+                    self._courses.pop(uid, None)
+                case PodsListed(uids=uids):
+                    for uid in [uid for uid in self._courses if uid not in uids]:
+                        del self._courses[uid]
+                case _:
+                    pass
+
+    def courses(self) -> tuple[Course, ...]:
+        """Return every course as it is now."""
+        with self._changed:
+            return tuple(self._courses.values())
+
+    def _keep(self, course: Course) -> None:
+        self._courses[course.pod.uid] = course
+        moment = course.asks_at()
+        if moment is not None:
+            heapq.heappush(self._moments, (moment, course.pod.uid))
+            self._changed.notify()
+
+    # --- sending ---
+
+    def start(self) -> None:
+        """Start the threads (after a fork)."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads; what is not sent yet is not sent."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=1.0)
+
+    def forget(self) -> None:
+        """Forget every course: another process leads now."""
+        with self._changed:
+            self._courses.clear()
+            self._moments.clear()
+
+    def _run(self) -> None:
+        while (nomination := self.take()) is not None:
+            try:
+                answer = self._nominate(nomination)
+            except Exception as error:  # noqa: BLE001 - a thread must outlive one bad answer; it is logged
+                self._log.error("fault", **fault_text(error))
+                answer = Nominated(Outcome.UNANSWERED)
+            self.answered(nomination, answer)
+
+    def take(self, *, waits: bool = True) -> Nomination | None:
+        """Return the next patch that is due, once it is; None at the end, or where none is due and ``waits`` is off."""
+        with self._changed:
+            while not self._is_stopped:
+                now = self._now_seconds()
+                nomination = self._next(now)
+                if nomination is not None:
+                    return nomination
+                if not waits:
+                    return None
+                self._changed.wait(self._moments[0][0] - now if self._moments else None)
+        return None
+
+    def _next(self, now_seconds: float) -> Nomination | None:
+        while self._moments and self._moments[0][0] <= now_seconds:
+            _, uid = heapq.heappop(self._moments)
+            course = self._courses.get(uid)
+            moment = course.asks_at() if course is not None else None
+            if course is None or moment is None:
+                continue
+            if moment > now_seconds:
+                heapq.heappush(self._moments, (moment, uid))
+                continue
+            self._courses[uid] = course.asked()
+            pod = course.pod
+            return Nomination(uid, pod.namespace, pod.name, pod.resource_version, course.target)
+        return None
+
+    def answered(self, nomination: Nomination, answer: Nominated) -> None:
+        """Take what became of a patch."""
+        self._on_outcome(answer.outcome.value)
+        now = self._now_seconds()
+        with self._changed:
+            course = self._courses.get(nomination.uid)
+            if course is None:
+                return
+            match answer.outcome:
+                case Outcome.STORED:
+                    self._keep(course.nominated(nomination.node, answer.resource_version, now))
+                case Outcome.CHANGED:
+                    self._keep(course.conflicted(now))
+                case Outcome.UNANSWERED:
+                    self._keep(course.unanswered(now))
+                case Outcome.GONE | Outcome.REJECTED | Outcome.FORBIDDEN:
+                    del self._courses[nomination.uid]
+        if answer.outcome is Outcome.FORBIDDEN and not self._may_not:
+            self._may_not = True
+            self._log.warning("steering-forbidden", needs="patch on pods/status")
+        if answer.outcome is Outcome.STORED:
+            self._log.info(
+                "nominated",
+                namespace=nomination.namespace,
+                name=nomination.name,
+                uid=nomination.uid,
+                node=nomination.node,
+            )
