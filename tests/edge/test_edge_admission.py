@@ -40,6 +40,7 @@ class Bench:
     """The application with its log in memory."""
 
     def __init__(self, **doors) -> None:
+        """Take the doors that are given, else those of the settings' defaults."""
         self.stream = io.BytesIO()
         log = open_log(self.stream, "debug")
         built = build_services(Settings(), log)
@@ -51,14 +52,17 @@ class Bench:
         self.client = create_app(built).test_client()
 
     def post(self, body, path="/validate", content_type="application/json", **options):
+        """Send a review, or bytes."""
         data = body if isinstance(body, bytes) else json.dumps(body)
         return self.client.post(path, data=data, content_type=content_type, **options)
 
     @property
     def lines(self):
+        """The log's lines, read."""
         return [json.loads(line) for line in self.stream.getvalue().splitlines()]
 
     def metric(self, text):
+        """Return the lines of the metrics that start so."""
         return [line for line in self.services.meters.render().decode().splitlines() if line.startswith(text)]
 
 
@@ -137,7 +141,10 @@ def test_other_methods_are_405(method):
     assert reply.headers["Allow"] == "POST"
 
 
-@pytest.mark.parametrize("path", ["/", "/Validate", "/validate/", "/validate/x", "/metrics", "/livez", "/%2e%2e/validate"])
+NOWHERE = ["/", "/Validate", "/validate/", "/validate/x", "/metrics", "/livez", "/%2e%2e/validate"]
+
+
+@pytest.mark.parametrize("path", NOWHERE)
 def test_unknown_paths_are_404_with_a_plain_sentence(path):
     reply = Bench().post(REVIEW, path)
     assert (reply.status_code, reply.mimetype) == (404, "text/plain")
@@ -266,7 +273,8 @@ def test_a_body_shorter_than_its_length_is_400():
         "wsgi.input": io.BytesIO(b"{}"),
     }
     said = []
-    body = AdmissionDoor(Bench().services.corridor, lambda *_: [])(environ, lambda status, _headers: said.append(status))
+    door = AdmissionDoor(Bench().services.corridor, lambda *_: [])
+    body = door(environ, lambda status, _headers: said.append(status))
     assert said == ["400 Bad Request"]
     assert b"".join(body) == b"The body ended after 2 of 10 bytes.\n"
 
@@ -310,7 +318,8 @@ def test_no_label_of_a_metric_comes_from_a_request():
     bench.post(REVIEW)
     before = len(bench.metric("numa_"))
     for number in range(50):
-        review = changed(namespace=f"n{number}", name=f"p{number}", uid=f"u{number}", userInfo={"username": f"u{number}"})
+        user = {"username": f"u{number}"}
+        review = changed(namespace=f"n{number}", name=f"p{number}", uid=f"u{number}", userInfo=user)
         bench.post(review)
         bench.post(review, f"/nowhere{number}")
     assert len(bench.metric("numa_")) <= before + 4

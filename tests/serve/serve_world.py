@@ -23,7 +23,8 @@ PATIENCE_SECONDS = 20.0
 class World:
     """One listening reactor, what it counted, and ways to call it."""
 
-    def __init__(self, reactor: Reactor, address: tuple[str, int], ca_file: Path, closed: Counter, faults: list) -> None:
+    def __init__(self, reactor: Reactor, address: tuple[str, int], ca_file: Path, closed: Counter, faults: list):
+        """Keep what a test looks at."""
         self.reactor = reactor
         self.address = address
         self.closed = closed

@@ -14,16 +14,14 @@ WHOLE = [
     pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", b"hello", id="a length"),
     pytest.param(b"POST / HTTP/1.1\r\ncontent-LENGTH:5\r\n\r\n", b"hello", id="a length in other case"),
     pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", b"", id="a length of 0"),
-    pytest.param(b"POST / HTTP/1.1\r\nContent-Length: nine\r\n\r\n", b"", id="a length that is none: the parser says so"),
+    pytest.param(b"POST / HTTP/1.1\r\nContent-Length: nine\r\n\r\n", b"", id="a length that is none"),
     pytest.param(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n", id="chunks"),
     pytest.param(
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"5;a=b\r\nhello\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n",
         id="chunks with an extension and a trailer",
     ),
-    pytest.param(
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n", b"", id="both: the parser refuses"
-    ),
+    pytest.param(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n", b"", id="both"),
 ]
 
 REFUSED = [

@@ -244,7 +244,7 @@ BROKEN = [
     pytest.param(b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400, id="a negative length"),
     pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400, id="two lengths"),
     pytest.param(
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", 400, id="length and chunks"
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", 400, id="both lengths"
     ),
     pytest.param(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, id="a chunk that is none"),
     pytest.param(b"POST / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431, id="a huge field"),

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class Server:
     """A running `numa-admission serve`."""
 
     def __init__(self, process: subprocess.Popen, lines: list[str], ca_file: Path) -> None:
+        """Read the ports from the lines that it printed."""
         self.process = process
         self.lines = lines
         self._client = ssl.create_default_context(cafile=str(ca_file))
@@ -41,22 +42,26 @@ class Server:
         self.probe_port = int(probes[0].partition("http://127.0.0.1:")[2].split("/")[0]) if probes else 0
 
     def connect(self) -> ssl.SSLSocket:
+        """Connect and do the TLS handshake."""
         sock = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS)
         return self._client.wrap_socket(sock, server_hostname="127.0.0.1")
 
     def call(self, body: bytes = REVIEW, path: str = "/validate?timeout=3s") -> tuple[int, bytes]:
+        """Return status and body of a review's answer."""
         with self.connect() as sock:
             sock.sendall(post(body, path=path, fields=JSON))
             response = answer(sock)
             return status_of(response), response.partition(b"\r\n\r\n")[2]
 
     def probe(self, path: str) -> tuple[int, bytes]:
+        """Return status and body of a probe's answer."""
         with socket.create_connection(("127.0.0.1", self.probe_port), timeout=PATIENCE_SECONDS) as sock:
             sock.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             response = answer(sock)
             return status_of(response), response.partition(b"\r\n\r\n")[2]
 
     def until_probe(self, path: str, status: int) -> bytes:
+        """Ask until the probe answers `status`, and return that answer's body."""
         tick = threading.Event()
         for _ in range(int(PATIENCE_SECONDS / 0.05)):
             found, body = self.probe(path)
@@ -212,10 +217,8 @@ def client_pair(folder: Path) -> tuple[Path, Path]:
 def test_only_a_client_with_a_certificate_is_answered_where_one_is_demanded(tmp_path, pair):
     client_ca, client = client_pair(tmp_path)
     with running(tmp_path, pair, "--client-ca", str(client_ca), probes=False) as server:
-        try:
+        with suppress(OSError):  # TLS 1.3 tells it with the first read, and the reset may be quicker
             assert server.call() == (0, b"")
-        except OSError:
-            pass  # TLS 1.3 tells it with the first read, and the reset may be quicker
         server._client.load_cert_chain(client)
         assert server.call()[0] == 200
 
@@ -258,7 +261,7 @@ def test_a_taken_port_is_one_sentence_and_exit_2(pair):
 
 BAD_STARTS = [
     pytest.param(["--demo", "--bind", "256.0.0.1:0"], "Cannot listen on 256.0.0.1:0: ", id="an address that is none"),
-    pytest.param(["--demo", "--bind", "127.0.0.1:99999"], "server.bind: found 127.0.0.1:99999", id="a port that is none"),
+    pytest.param(["--demo", "--bind", "127.0.0.1:99999"], "server.bind: found 127.0.0.1:99999", id="a high port"),
     pytest.param(["--demo", "--bind", "8443"], "server.bind: found 8443, wanted HOST:PORT", id="a port alone"),
     pytest.param(["--demo", "--probe-bind", "x:y"], "server.probeBind: found x:y, wanted HOST:PORT", id="probe port"),
     pytest.param([], "A serving certificate is needed", id="no certificate"),

@@ -1,5 +1,6 @@
 """The settings file: what it can say, and that every fault of it is told at once."""
 
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 
@@ -74,13 +75,14 @@ def test_everything_that_can_be_set_arrives():
     assert ("apps", "Deployment") in kinds_of(settings)
 
 
-@pytest.mark.parametrize("content", [b"", b"# nothing\n", b"{}", b"---\n", b"rules:\n", b"server: {}\nrules: {families: {}}"])
+@pytest.mark.parametrize("content", [b"", b"# nothing\n", b"{}", b"---\n", b"server: {}\nrules: {families: {}}"])
 def test_what_is_not_set_is_a_default(content):
-    if content == b"rules:\n":
-        with pytest.raises(SettingsError, match=r"^rules: found null, wanted a map\.$"):
-            parse_settings(content)
-    else:
-        assert parse_settings(content) == Settings()
+    assert parse_settings(content) == Settings()
+
+
+def test_a_section_without_a_value_is_told():
+    with pytest.raises(SettingsError, match=r"^rules: found null, wanted a map\.$"):
+        parse_settings(b"rules:\n")
 
 
 def test_every_fault_is_told_at_once_with_path_found_and_wanted():
@@ -155,10 +157,8 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path):
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(content):
-    try:
+    with suppress(SettingsError):
         parse_settings(content)
-    except SettingsError as error:
-        assert error.faults
 
 
 WORDS = st.sampled_from(["server", "rules", "families", "cpu", "off", "bind", "workers", "capacity", "x", ""])
@@ -173,12 +173,8 @@ DOCUMENTS = st.recursive(
 def test_no_document_raises_anything_else(document):
     import orjson  # noqa: PLC0415 - JSON is YAML
 
-    try:
-        parse_settings(orjson.dumps(document, option=orjson.OPT_PASSTHROUGH_SUBCLASS))
-    except SettingsError as error:
-        assert error.faults
-    except orjson.JSONEncodeError:
-        pass  # an integer beyond 64 bits
+    with suppress(SettingsError, orjson.JSONEncodeError):  # the latter: an integer beyond 64 bits
+        parse_settings(orjson.dumps(document))
 
 
 @pytest.mark.parametrize("section", sorted(SECTIONS))
@@ -224,6 +220,6 @@ def test_every_field_is_documented():
         if not isinstance(kind, ast.ClassDef) or kind.name in {"Role", "Settings", "TimeoutSettings"}:
             continue
         body = kind.body
-        for statement, after in zip(body, body[1:] + [None], strict=True):
+        for statement, after in zip(body, [*body[1:], None], strict=True):
             if isinstance(statement, ast.AnnAssign):
                 assert isinstance(after, ast.Expr), f"{kind.name}.{ast.unparse(statement.target)} is not documented"

@@ -30,7 +30,7 @@ _SWITCH_INTERVAL_SECONDS = 0.001
 that much; a switch costs microseconds."""
 _GARBAGE_THRESHOLD = 20_000
 """A review makes thousands of containers and no cycles. With CPython's 700 the collector took 0.76 of the 0.91 s that
-8 MiB of ``[],[],...`` held the interpreter; what was made before the first call (``freeze``) is not looked at at all."""
+8 MiB of ``[],[],...`` held the interpreter; what was made before the first call (``freeze``) is never looked at."""
 _STUCK_SECONDS = 30.0
 """No decision takes a second; when every thread has been in one for this long they will not come back."""
 

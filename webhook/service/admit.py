@@ -22,16 +22,13 @@ from webhook.service.clock import Clock
 from webhook.service.logs import fault_text
 from webhook.service.meters import Meters
 from webhook.wire.replies import encode_review
-from webhook.wire.reviews import BadReview, Review, Wants, decode_review
+from webhook.wire.reviews import BadReview, Wants, decode_review
 from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
 
 Judge = Callable[[Ask], Decision]
 
 MARGIN_SECONDS = 0.2
 """Kept for the way back, of the time that the caller grants (``practice`` G6)."""
-
-_JUDGED_WITHOUT_MARK = frozenset({"nodes", "bindings", "pods/binding"})
-"""``wants`` looks at annotations; a Node is judged by its labels, a Binding by more keys than marks."""
 
 
 class CallError(Exception):
@@ -118,7 +115,7 @@ class Corridor:
         self.meters.begin()
         ask: Ask | None = None
         try:
-            review = self._decode(door, body)
+            review = decode_review(body, wants=door.wants, kinds=self.kinds)
             ask = review.ask
             decision = self._judge(door, ask, received_seconds, timeout_seconds)
             reply = encode_review(ask.review_uid, decision, review.raw_object if door.patches else None)
@@ -133,13 +130,6 @@ class Corridor:
             self.meters.end()
         self._record(endpoint, ask, decision, received_seconds)
         return reply
-
-    def _decode(self, door: Door, body: bytes) -> Review:
-        review = decode_review(body, wants=door.wants, kinds=self.kinds)
-        ask = review.ask
-        if door.wants is not None and ask.subject is None and _target(ask) in _JUDGED_WITHOUT_MARK:
-            return decode_review(body, kinds=self.kinds)
-        return review
 
     def _judge(self, door: Door, ask: Ask, received_seconds: float, timeout_seconds: float | None) -> Decision:
         granted = min(timeout_seconds or door.timeout_seconds, door.timeout_seconds)

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from webhook.core.decisions import Endpoint
-from webhook.core.findings import Finding
+from webhook.core.findings import Finding, Severity
 
 DURATION_BUCKETS_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """From a fifth of a millisecond, where most calls are, to the API server's default time-out of 10 s."""
@@ -67,6 +67,7 @@ class Meters:
         # ``labels`` takes a lock and builds a tuple of texts; the children of the hot path are looked up once.
         self._duration_of = {endpoint: self._duration.labels(endpoint.value) for endpoint in Endpoint}
         self._reviews_of: dict[tuple[Endpoint, str], Counter] = {}
+        self._findings_of: dict[tuple[Endpoint, str, Severity], Counter] = {}
 
     def begin(self) -> None:
         """Count a review that is being decided."""
@@ -84,7 +85,13 @@ class Meters:
         child.inc()
         self._duration_of[endpoint].observe(seconds)
         for finding in findings:
-            self._findings.labels(endpoint.value, finding.family.value, finding.severity.value, finding.code).inc()
+            key = (endpoint, finding.code, finding.severity)
+            said = self._findings_of.get(key)
+            if said is None:
+                said = self._findings_of[key] = self._findings.labels(
+                    endpoint.value, finding.family.value, finding.severity.value, finding.code
+                )
+            said.inc()
 
     def bad_call(self, endpoint: str, reason: str) -> None:
         """Count a call that got an HTTP error; ``endpoint`` is one of ours or ``other``."""

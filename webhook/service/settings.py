@@ -6,7 +6,7 @@ The form is ``settings.schema.json``; a key there is the field's name here in ca
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from webhook.core.capacity import CONTROLLERS, DEFAULT_MODES
 from webhook.core.capacity import Mode as OutcomeMode
 from webhook.core.dialects import DIALECTS
 from webhook.core.findings import Family
-from webhook.core.ledger.verdicts import Outcome
+from webhook.core.ledger.verdicts import MachineClass, Outcome
 from webhook.core.modes import Enforcement, Mode
 from webhook.wire.workload_kinds import WorkloadKind
 
@@ -155,7 +155,7 @@ class CapacitySettings:
     """Overrides by the namespace's name."""
     picture_file: str = ""
     """A picture of the cluster in a file, instead of a live one; empty: none."""
-    machine_classes: tuple[Mapping[str, Any], ...] = field(metadata={"read": tuple}, default=())
+    machine_classes: tuple[MachineClass, ...] = ()
     """Kinds of machine that nodes belong to by their labels (``webhook/wire/machine-class.schema.json``)."""
     schedulers: tuple[str, ...] = field(
         metadata={"read": _tuple_of_texts}, default=("default-scheduler", "koord-scheduler")
@@ -199,9 +199,12 @@ def key_of(name: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-def settings_from(document: Mapping[str, Any], workloads: tuple[WorkloadKind, ...] = ()) -> Settings:
-    """Return the settings of a ``document`` that the schema has let pass; ``workloads`` are its rows, read."""
+def settings_from(
+    document: Mapping[str, Any], workloads: tuple[WorkloadKind, ...] = (), classes: tuple[MachineClass, ...] = ()
+) -> Settings:
+    """Return the settings of a ``document`` that the schema has let pass; ``workloads`` and ``classes`` are read."""
     sections = {name: _section(kind, document.get(name) or {}) for name, kind in SECTIONS.items()}
+    sections["capacity"] = replace(sections["capacity"], machine_classes=classes)
     return Settings(**sections, workloads=workloads)
 
 

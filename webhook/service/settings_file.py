@@ -15,6 +15,7 @@ from referencing import Registry, Resource
 from webhook.core.pod import Malformed
 from webhook.service.settings import Role, Settings, settings_from
 from webhook.service.start import StartError
+from webhook.wire.machine_classes import read_machine_classes
 from webhook.wire.plain_text import plain
 from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_schema, schema_faults
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
@@ -65,9 +66,13 @@ def parse_settings(content: bytes) -> Settings:
     faults = [_sentence(fault) for fault in schema_faults(_validator(), document)]
     rows = document.get("workloads") if isinstance(document, dict) else None
     workloads = tuple(_workloads(rows if isinstance(rows, list) else [], faults))
+    if not faults:  # the reader of classes expects what the schema has let pass
+        found: list[Malformed] = []
+        classes = read_machine_classes(_raw_classes(document), "capacity.machineClasses", found)
+        faults = [_sentence(fault) for fault in found]
     if faults:
         raise SettingsError(tuple(faults))
-    settings = settings_from(document, workloads)
+    settings = settings_from(document, workloads, classes)
     check_settings(settings)
     return settings
 
@@ -106,6 +111,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield f"tls.{missing}: found nothing beside {there}, wanted both or neither."
     if tls.client_ca_file and not tls.cert_file:
         yield "tls.clientCaFile: found without certFile and keyFile, wanted with them."
+
+
+def _raw_classes(document: Mapping[str, Any]) -> list[Any]:
+    raw: list[Any] = (document.get("capacity") or {}).get("machineClasses") or []
+    return raw
 
 
 def _sentence(fault: Malformed) -> str:

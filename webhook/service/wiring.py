@@ -63,7 +63,7 @@ def capacity_rules_of(settings: Settings, classes: tuple[MachineClass, ...]) -> 
     return CapacityRules(
         modes=chosen.outcomes,
         namespace_modes=chosen.namespaces,
-        classes=classes,
+        classes=(*chosen.machine_classes, *classes),
         known_schedulers=frozenset(chosen.schedulers),
         controllers=frozenset(chosen.controllers),
         guards_bindings=chosen.guards_bindings,
