@@ -1,0 +1,161 @@
+"""One run of the proof: a control plane, hollow nodes, users; with our server or without; and its numbers."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import yaml
+from controlplane.authority import create_authority
+from controlplane.binaries import locate
+from controlplane.plane import ControlPlane, scrubbed_environment
+from controlplane.processes import free_ports, start_process, wait_until
+from controlplane.settling import wait_for_webhooks
+from controlplane.starting import start
+from hollow_nodes import hollow_nodes
+from proof_load import Users
+from proof_machines import hollow_classes, settings_classes
+from proof_plan import NAMESPACE, draw
+from proof_watch import Observer
+
+from webhook.cluster.client import Client
+
+HERE = Path(__file__).parent
+PROGRAM = str(Path(sys.executable).with_name("numa-admission"))
+OTHER_WEBHOOKS = ("mutate", "validate-pods", "validate-workloads", "validate-bindings", "validate-nodes")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What both runs share."""
+
+    seed: int = 1
+    nodes: int = 30
+    seconds: float = 120.0
+    load: float = 1.1
+    """Asked GPUs, of those that there are."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return self.nodes * 8
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a run has shown."""
+
+    pods: int
+    errors: Counter[str]
+    gpu_use_end: float
+    """Mean over the last third, as a share of all GPUs."""
+    gpu_use: float
+    """Mean over the whole run."""
+    wishes: int
+    wishes_run: int
+    """Of these, so many had a pod running."""
+    running_p50_seconds: float
+    running_p95_seconds: float
+    """From a wish's first submit to its first running pod."""
+    counts: Counter[str]
+    refused_bindings: int = 0
+
+    @property
+    def admission_errors(self) -> int:
+        """All of them."""
+        return self.errors.total()
+
+
+def run_once(setup: Setup, folder: Path, *, with_us: bool) -> Numbers:
+    """Run the load on a new control plane."""
+    folder.mkdir(parents=True, exist_ok=True)
+    binaries = locate(os.environ)
+    with start(binaries, folder / "plane", components={"scheduler", "controller-manager"}) as plane:
+        plane.create_namespace(NAMESPACE)
+        flags = ["--nodes", str(setup.nodes), "--stop-delay", "300ms"]
+        with (
+            hollow_nodes(plane.kubeconfig(), hollow_classes(), folder, flags),
+            serving(plane, folder) if with_us else nullcontext(),
+        ):
+            return _measure(plane, setup, folder)
+
+
+def _measure(plane: ControlPlane, setup: Setup, folder: Path) -> Numbers:
+    users = Users(plane, draw(setup.seed, setup.seconds, setup.gpus, setup.load))
+    observer = Observer(Client.from_environment(plane.kubeconfig()), users.resubmit)
+    observer.start()
+    begin, end = users.run(setup.seconds)
+    # Kubelets answer within moments for what was bound last.
+    time.sleep(2.0)
+    observer.stop()
+    first: dict[str, float] = {}
+    for life in observer.pods.values():
+        if life.running is not None and life.running <= end:
+            first[life.wish] = min(first.get(life.wish, life.running), life.running)
+    waits = sorted(first[name] - asked for name, asked in users.first_asked.items() if name in first)
+    cuts = quantiles(waits, n=20) if len(waits) > 1 else [0.0] * 19
+    lives = [vars(life) for life in observer.pods.values()]
+    (folder / "pods.json").write_text(json.dumps(lives, indent=1))
+    return Numbers(
+        pods=len(observer.pods),
+        errors=observer.errors(),
+        gpu_use_end=observer.gpu_seconds(end - setup.seconds / 3, end) / (setup.seconds / 3) / setup.gpus,
+        gpu_use=observer.gpu_seconds(begin, end) / setup.seconds / setup.gpus,
+        wishes=len(users.first_asked),
+        wishes_run=len(first),
+        running_p50_seconds=cuts[9],
+        running_p95_seconds=cuts[18],
+        counts=users.counts,
+    )
+
+
+def settings_text(**server: Any) -> str:
+    """Our settings, YAML: the ledger's role, the machine classes that the nodes' labels name."""
+    settings = {
+        "server": {"role": "ledger", "threads": 32, **server},
+        "capacity": {"machineClasses": settings_classes()},
+    }
+    return yaml.safe_dump(settings, sort_keys=False)
+
+
+@contextmanager
+def serving(plane: ControlPlane, folder: Path) -> Iterator[None]:
+    """Our server as a process, called by the API server about creates and bindings."""
+    authority = create_authority(folder / "keys", "proof")
+    pair = authority.issue_server("server", ("localhost", "127.0.0.1"))
+    settings = folder / "settings.yaml"
+    settings.write_text(settings_text())
+    port, probes = free_ports(2)
+    command = [sys.executable, str(HERE / "proof_server.py"), "--kubeconfig", str(plane.kubeconfig())]
+    command += ["--bind", f"127.0.0.1:{port}", "--probe-bind", f"127.0.0.1:{probes}", "--settings", str(settings)]
+    command += ["--tls-cert", str(pair.certificate), "--tls-key", str(pair.key)]
+    running = start_process("server", command, folder / "server.log", scrubbed_environment(folder))
+    try:
+        wait_until(lambda: _ready(probes), what="readiness", within_seconds=60, running=running)
+        left_out = [flag for name in OTHER_WEBHOOKS for flag in ("--without", name)]
+        config = [PROGRAM, "webhook-config", "--url", f"https://127.0.0.1:{port}", "--ca", str(authority.ca_file)]
+        done = subprocess.run([*config, *left_out], capture_output=True, text=True, check=True)
+        plane.apply(done.stdout)
+        wait_for_webhooks(plane)
+        yield
+    finally:
+        running.stop()
+
+
+def _ready(port: int) -> bool:
+    import urllib.error  # noqa: PLC0415 - only here
+    import urllib.request  # noqa: PLC0415 - only here
+
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
