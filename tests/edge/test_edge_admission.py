@@ -152,7 +152,7 @@ def test_unknown_paths_are_404_with_a_plain_sentence(path):
 
 
 def test_a_role_serves_only_its_own_paths():
-    bench = Bench(validate=Door(lambda _ask: Decision.allow(), 3.0))
+    bench = Bench(validate=Door(lambda _ask, _until: Decision.allow(), 3.0))
     assert bench.post(REVIEW, "/validate").status_code == 200
     assert bench.post(REVIEW, "/capacity").status_code == 404
 
@@ -173,7 +173,7 @@ def test_every_recorded_review_gets_a_verdict_with_its_uid(file, path):
         assert "patch" not in document["response"]
 
 
-def raises(_ask):
+def raises(_ask, _until):
     raise RuntimeError("a\nlie\x1b[31m in the text")
 
 
@@ -196,7 +196,7 @@ HOSTILE_TEXT = "a\nb\r\x1b[31m\u202e\u2028\x00\x7f\u0085"
 
 
 def test_text_of_the_request_reaches_the_log_escaped_and_on_one_line():
-    bench = Bench(validate=Door(lambda _ask: Decision.allow(warnings=("w",)), 3.0))
+    bench = Bench(validate=Door(lambda _ask, _until: Decision.allow(warnings=("w",)), 3.0))
     review = changed(namespace=HOSTILE_TEXT, name=HOSTILE_TEXT, uid=HOSTILE_TEXT, userInfo={"username": HOSTILE_TEXT})
     assert bench.post(review).status_code == 200
     raw = bench.stream.getvalue()
@@ -214,7 +214,7 @@ def test_text_of_the_request_reaches_the_log_escaped_and_on_one_line():
     ],
 )
 def test_what_is_said_is_logged(decision, event):
-    bench = Bench(validate=Door(lambda _ask: decision, 3.0))
+    bench = Bench(validate=Door(lambda _ask, _until: decision, 3.0))
     bench.post(REVIEW)
     assert [line["event"] for line in bench.lines] == ([event] if event else [])
 
@@ -231,7 +231,7 @@ def test_what_is_said_is_logged(decision, event):
     ],
 )
 def test_the_caller_s_time_is_honoured(waited, query, gives_way, status):
-    bench = Bench(validate=Door(lambda _ask: Decision(allowed=False), 3.0, gives_way=gives_way))
+    bench = Bench(validate=Door(lambda _ask, _until: Decision(allowed=False), 3.0, gives_way=gives_way))
     reply = bench.post(REVIEW, f"/validate?{query}", environ_overrides={"numa.received": 100.0 - waited})
     assert reply.status_code == status
     if status == 200 and gives_way:

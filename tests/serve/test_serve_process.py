@@ -279,16 +279,41 @@ def test_what_cannot_start_says_why_and_exits_2(arguments, sentence):
     assert "Traceback" not in done.stderr
 
 
-def test_the_demo_brings_its_own_certificate_and_takes_it_away(tmp_path):
+def with_uid(uid: str) -> bytes:
+    """The recorded create of 4 GPUs on one NUMA node, of another pod."""
+    review = json.loads(REVIEW)
+    review["request"]["object"]["metadata"] |= {"uid": uid, "name": uid}
+    return json.dumps(review).encode()
+
+
+def test_the_demo_brings_its_own_certificate_and_cluster_and_takes_them_away(tmp_path):
     (tmp_path / "settings.yaml").write_text("server: {drainSeconds: 0}")
     command = [PROGRAM, "serve", "--demo", "--bind", "127.0.0.1:0", "--settings", str(tmp_path / "settings.yaml")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         lines = [process.stdout.readline() for _ in range(2)]
         ca_file = Path(lines[1].rstrip().rpartition(" ")[2])
-        assert Server(process, lines, ca_file).call()[0] == 200
+        server = Server(process, lines, ca_file)
+        verdicts = [server.call(with_uid(f"uid-{number}"), "/capacity") for number in range(2)]
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=PATIENCE_SECONDS) == 0
     assert not ca_file.exists()
+    first, second = (json.loads(body)["response"] for _, body in verdicts)
+    assert (first["allowed"], second["allowed"]) == (True, False)
+    assert "2 of 4 aliyun.com/gpu" in second["status"]["message"]
+
+
+def test_a_picture_with_faults_stops_the_start_with_each_of_them(tmp_path):
+    picture, settings = tmp_path / "picture.yaml", tmp_path / "settings.yaml"
+    picture.write_text("nodes: [{name: a}]\npods: 7\n")
+    settings.write_text(f"capacity: {{pictureFile: {picture}}}")
+    done = failed_start("--demo", "--bind", "127.0.0.1:0", "--settings", str(settings))
+    assert done.returncode == 2
+    assert f"{picture}:1:" in done.stderr
+    assert f"{picture}:2:" in done.stderr
+    assert (
+        failed_start("--demo", "--bind", "127.0.0.1:0", "--settings", str(settings), "--role", "nothing").returncode
+        == 2
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "webhook-config"])

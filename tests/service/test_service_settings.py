@@ -15,7 +15,7 @@ from webhook.core.ledger.verdicts import Outcome
 from webhook.core.modes import Enforcement, Mode
 from webhook.service.settings import SECTIONS, Role, Settings, key_of
 from webhook.service.settings_file import SettingsError, parse_settings, read_settings, settings_schema
-from webhook.service.wiring import capacity_rules_of, kinds_of, rules_of
+from webhook.service.wiring import LedgerSource, capacity_rules_of, kinds_of, rules_of
 
 SCHEMA = settings_schema()
 FULL = b"""
@@ -66,7 +66,7 @@ def test_everything_that_can_be_set_arrives():
     assert rules.modes.mode(Family.CPU, "other") is Mode.OFF
     assert rules.modes.mode(Family.CPU, "team-a") is Mode.DENY
     assert rules.result_writers == {"system:serviceaccount:kube-system:ack-scheduler"}
-    capacity = capacity_rules_of(settings, ())
+    capacity = capacity_rules_of(settings, LedgerSource())
     assert capacity.mode(Outcome.WOULD_FAIL, "other") is OutcomeMode.WAIT
     assert capacity.mode(Outcome.NEVER, "other") is OutcomeMode.DENY, "what is not named keeps its default"
     assert capacity.mode(Outcome.NEVER, "team-a") is OutcomeMode.WARN
@@ -111,6 +111,28 @@ colour: red
     ):
         assert [fault for fault in faults if fault.startswith(path)], (path, faults)
     assert all(fault.endswith((".", "?")) for fault in faults)
+
+
+CLASS = b"""
+capacity:
+  machineClasses:
+  - name: gpu-a
+    matchLabels: {class: gpu-a}
+    layout: {numaNodes: 2, coresPerNUMANode: 8, threadsPerCore: 2, memoryPerNUMANode: 64Gi, devices: {a.com/gpu: 4}}
+"""
+
+
+def test_machine_classes_are_read_at_start():
+    (declared,) = parse_settings(CLASS).capacity.machine_classes
+    assert (declared.name, len(declared.machine.numa_ids)) == ("gpu-a", 2)
+    assert capacity_rules_of(parse_settings(CLASS), LedgerSource()).classes == (declared,)
+
+
+def test_a_machine_class_that_contradicts_itself_is_told_with_its_path():
+    with pytest.raises(
+        SettingsError, match=r"^capacity\.machineClasses\[1\]\.name: found gpu-a again, wanted each name"
+    ):
+        parse_settings(CLASS + CLASS.partition(b"machineClasses:\n")[2])
 
 
 CONTRADICTIONS = [

@@ -136,8 +136,21 @@ def _run(settings: "Settings", ca_file: Path | None, *, demo: bool) -> None:
 
 def _ledger_source(settings: "Settings", *, demo: bool) -> "LedgerSource | None":
     """Return what the ledger starts with: the picture of the settings' file, or the built-in one of the demo."""
-    _ = settings, demo
-    return None
+    from webhook.service.picture import demo_picture, load_picture  # noqa: PLC0415 - see serve
+    from webhook.service.start import StartError  # noqa: PLC0415 - see serve
+    from webhook.service.wiring import source_of  # noqa: PLC0415 - see serve
+
+    if not settings.server.role.has_ledger:
+        return None
+    file = settings.capacity.picture_file
+    if file:
+        try:
+            return source_of(load_picture(Path(file).read_text(encoding="utf-8"), file))
+        except (OSError, UnicodeDecodeError) as error:
+            raise StartError(
+                f"The cluster picture {file} cannot be read: {getattr(error, 'strerror', error)}."
+            ) from error
+    return source_of(demo_picture()) if demo else None
 
 
 def _lines(

@@ -25,7 +25,8 @@ from webhook.wire.replies import encode_review
 from webhook.wire.reviews import BadReview, Wants, decode_review
 from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
 
-Judge = Callable[[Ask], Decision]
+Judge = Callable[[Ask, float], Decision]
+"""Decides a question; the number is when the answer must be ready, in seconds of the monotonic clock."""
 
 MARGIN_SECONDS = 0.2
 """Kept for the way back, of the time that the caller grants (``practice`` G6)."""
@@ -133,12 +134,15 @@ class Corridor:
 
     def _judge(self, door: Door, ask: Ask, received_seconds: float, timeout_seconds: float | None) -> Decision:
         granted = min(timeout_seconds or door.timeout_seconds, door.timeout_seconds)
-        waited = self.clock.monotonic_seconds() - received_seconds
-        if waited <= max(granted - MARGIN_SECONDS, granted / 2):
-            return door.judge(ask)
+        until = received_seconds + max(granted - MARGIN_SECONDS, granted / 2)
+        now = self.clock.monotonic_seconds()
+        if now <= until:
+            return door.judge(ask, until)
         if door.gives_way:
             return Decision.allow(findings=(unknown("no-time"),)) if ask.subject is not None else Decision.allow()
-        raise TooLate(f"The review waited {waited:.1f} s for its turn, and the caller grants {granted:g} s.")
+        raise TooLate(
+            f"The review waited {now - received_seconds:.1f} s for its turn, and the caller grants {granted:g} s."
+        )
 
     def _record(self, endpoint: Endpoint, ask: Ask, decision: Decision, received_seconds: float) -> None:
         verdict = Verdict.of(decision)

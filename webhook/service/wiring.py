@@ -23,8 +23,11 @@ from webhook.service.certificate import CertificateWatch
 from webhook.service.clock import Clock
 from webhook.service.health import Check, Health
 from webhook.service.meters import Meters
+from webhook.service.picture import events_of
 from webhook.service.services import Services
 from webhook.service.settings import Settings
+from webhook.service.start import StartError
+from webhook.wire.pictures import Picture
 from webhook.wire.workload_kinds import KindTable, kind_table
 
 _ELAPSED_EVERY_SECONDS = 1.0
@@ -32,6 +35,9 @@ _ELAPSED_EVERY_SECONDS = 1.0
 
 _LOOK_EVERY_SECONDS = 10.0
 """How often an idle server looks at its certificate files; a busy one looks as connections come."""
+
+_CLAIM_ON_A_PICTURE_SECONDS = 600.0
+"""No watch ever confirms a claim on a picture; this long a person needs to fill the demo's nodes and look around."""
 
 
 def _never_synced() -> str:
@@ -45,6 +51,19 @@ class LedgerSource:
     events: tuple[LedgerEvent, ...] = ()
     classes: tuple[MachineClass, ...] = ()
     trust: Trust = field(default=_never_synced)
+    claim_seconds: float = 5.0
+    """How long an admitted pod keeps its place unless a watch shows it."""
+
+
+def source_of(picture: Picture) -> LedgerSource:
+    """Return a picture as the ledger's source: it is all there is, so it is always whole and fresh.
+
+    Raises:
+        StartError: the picture has faults; with each of them.
+    """
+    if picture.faults:
+        raise StartError("\n".join(str(fault) for fault in picture.faults))
+    return LedgerSource(events_of(picture), picture.classes, lambda: "", _CLAIM_ON_A_PICTURE_SECONDS)
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -57,13 +76,14 @@ def rules_of(settings: Settings) -> Rules:
     )
 
 
-def capacity_rules_of(settings: Settings, classes: tuple[MachineClass, ...]) -> CapacityRules:
+def capacity_rules_of(settings: Settings, source: LedgerSource) -> CapacityRules:
     """Return how the ledger's outcomes weigh, as it is set."""
     chosen = settings.capacity
     return CapacityRules(
         modes=chosen.outcomes,
         namespace_modes=chosen.namespaces,
-        classes=(*chosen.machine_classes, *classes),
+        classes=(*chosen.machine_classes, *source.classes),
+        claim_seconds=source.claim_seconds,
         known_schedulers=frozenset(chosen.schedulers),
         controllers=frozenset(chosen.controllers),
         guards_bindings=chosen.guards_bindings,
@@ -97,12 +117,16 @@ def build_services(
         rules = rules_of(settings)
         wants = rules.vocabulary.carries_mark
         doors[Endpoint.MUTATE] = Door(
-            partial(decide_mutate, rules=rules), timeouts.mutate_seconds, wants=wants, patches=True
+            lambda ask, _until: decide_mutate(ask, rules), timeouts.mutate_seconds, wants=wants, patches=True
         )
-        doors[Endpoint.VALIDATE] = Door(partial(decide_validate, rules=rules), timeouts.validate_seconds, wants=wants)
+        doors[Endpoint.VALIDATE] = Door(
+            lambda ask, _until: decide_validate(ask, rules), timeouts.validate_seconds, wants=wants
+        )
     if role.has_ledger:
         book = _book(settings, source, clock)
-        doors[Endpoint.CAPACITY] = Door(book.decide_capacity, timeouts.capacity_seconds, gives_way=True)
+        doors[Endpoint.CAPACITY] = Door(
+            lambda ask, _until: book.decide_capacity(ask), timeouts.capacity_seconds, gives_way=True
+        )
         doors[Endpoint.BIND] = Door(book.decide_bind, timeouts.bind_seconds, gives_way=True)
         on_tick.append(_every(_ELAPSED_EVERY_SECONDS, clock, partial(_elapse, book, log)))
     ready_checks: list[Check] = []
@@ -121,7 +145,15 @@ def build_services(
 
 def _book(settings: Settings, source: LedgerSource, clock: Clock) -> Book:
     ledger = Ledger({AllocatorKind.KUBELET: KubeletAllocator()})
-    book = Book(ledger, capacity_rules_of(settings, source.classes), clock.wall_seconds, source.trust)
+    book = Book(
+        ledger,
+        capacity_rules_of(settings, source),
+        clock.wall_seconds,
+        source.trust,
+        monotonic_seconds=clock.monotonic_seconds,
+        # A held binding waits in a thread; half of them are left for the other calls.
+        most_held_bindings=settings.server.threads // 2,
+    )
     book.apply(source.events)
     return book
 
