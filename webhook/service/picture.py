@@ -78,7 +78,11 @@ def fits_together(
     answers: list[Answer] = []
     for number, asked in enumerate(pods):
         taken = not asked.uid or asked.uid in ledger.entries
-        pod = replace(asked, uid=f"asked/{number}/{asked.namespace}/{asked.name}") if taken else asked
+        pod = (
+            replace(asked, uid=f"asked/{len(ledger.entries)}.{number}/{asked.namespace}/{asked.name}")
+            if taken
+            else asked
+        )
         verdict = judge(ledger, pod, known)
         if verdict.placement is None:
             answers.append(Answer(pod, verdict, prove(ledger, pod, verdict, now_seconds)))

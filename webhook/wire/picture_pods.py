@@ -65,7 +65,12 @@ class PodReader:
             return None
         record = read_pod_record(raw, pod=pod)
         namespace = record.namespace or DEFAULT_NAMESPACE
-        return replace(record, namespace=namespace, uid=record.uid or f"{namespace}/{record.name}")
+        return replace(
+            record,
+            namespace=namespace,
+            uid=record.uid or f"{namespace}/{record.name}",
+            resource_version=max(1, record.resource_version),  # it is stored, not only asked for
+        )
 
     def _holding(self, record: PodRecord, holds: JsonMap, path: str, faults: list[Malformed]) -> PodRecord:
         """Return ``record`` with its place confirmed; what cannot be is told."""
