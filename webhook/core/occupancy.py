@@ -16,6 +16,7 @@ def take(state: NodeState, holding: Holding) -> NodeState:
         else state.busy_devices,
         state.unhealthy_devices,
         memory,
+        state.memory_by_numa,
         (*state.cpusets, holding.cpuset) if holding.cpuset else state.cpusets,
     )
 
@@ -38,6 +39,7 @@ def give_back(machine: Machine, state: NodeState, holding: Holding) -> NodeState
         else state.busy_devices,
         state.unhealthy_devices,
         tuple(memory),
+        state.memory_by_numa,
         tuple(cpusets),
     )
 

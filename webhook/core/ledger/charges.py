@@ -4,19 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from webhook.core.demand import PodDemand
-from webhook.core.ledger.records import (
-    AllocatorKind,
-    Certainty,
-    Confirmed,
-    Entry,
-    EntryState,
-    NodeRecord,
-    NodeView,
-    PodRecord,
-)
-from webhook.core.machine import Machine, NodeState
+from webhook.core.ledger.holdings import Told, held_alone, holding_on, is_within, told
+from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeRecord, NodeView, PodRecord
+from webhook.core.machine import NodeState
 from webhook.core.occupancy import give_back, holds_nothing, holds_unhealthy, is_free, take
-from webhook.core.placement import Allocator, Holding, Placement
+from webhook.core.placement import Allocator, ContainerPlace, Holding, Placement
 
 Allocators = Mapping[AllocatorKind, Allocator]
 
@@ -52,10 +44,14 @@ class Charges:
 
     def place(self, view: NodeView, state: NodeState, demand: PodDemand) -> Placement | None:
         """Return where the node's allocator would put ``demand`` in ``state``; None: refused, or no model for it."""
-        allocator = self.allocators.get(view.record.allocator)
-        if allocator is None or view.record.machine is None:
+        record = view.record
+        allocator = self.allocators.get(record.allocator)
+        if allocator is None or record.machine is None:
             return None
-        answer = allocator.place(view.record.machine, state, demand)
+        if record.allocator is AllocatorKind.KUBELET and _is_nobodys_business(record, demand):
+            places = tuple(ContainerPlace(container.name) for container in demand.containers)
+            return Placement(Holding(0, (0,) * len(record.machine.devices)), places, state)
+        answer = allocator.place(record.machine, state, demand)
         return answer if isinstance(answer, Placement) else None
 
     # --- bound pods ---
@@ -69,7 +65,7 @@ class Charges:
         is_history: bool = False,
         assumed_until_seconds: float | None = None,
     ) -> NodeView:
-        """Return the account with ``pod`` charged to it, last in order."""
+        """Return the account with ``pod`` charged to it, last in order; ``settle`` must follow."""
         entry = Entry(
             pod,
             EntryState.BOUND,
@@ -78,81 +74,52 @@ class Charges:
             until_seconds=assumed_until_seconds,
             is_assumed=assumed_until_seconds is not None,
         )
+        state = view.bound_state
+        if state is not None:
+            known = told(view.record, pod)
+            if known is not None and not is_free(state, known.holding):
+                # What a source tells beats whatever the model had put there.
+                return self.rebuild(view, view.record, now_seconds, (*view.bound, entry))
+            entry, state = self._placed(view, state, entry, known, is_history=is_history)
         totals = with_pod(view.bound_totals, pod.demand)
-        if view.record.machine is None or view.bound_state is None:
-            return replace(view, bound=(*view.bound, entry), bound_totals=totals, since_seconds=now_seconds)
-        confirmed = _confirmed_holding(view.record.machine, pod)
-        if confirmed is not None and not is_free(view.bound_state, confirmed):
-            # A confirmed place beats whatever the model had put there.
-            return self.rebuild(view, view.record, now_seconds, (*view.bound, entry))
-        entry = self._placed(view, view.bound_state, entry, confirmed, is_history=is_history)
-        state = take(view.bound_state, entry.holding) if entry.holding else view.bound_state
-        return replace(
-            view, bound=(*view.bound, entry), bound_state=state, bound_totals=totals, since_seconds=now_seconds
-        )
-
-    def _placed(
-        self, view: NodeView, state: NodeState, entry: Entry, confirmed: Holding | None, *, is_history: bool
-    ) -> Entry:
-        """Return ``entry`` with the place that is confirmed, else the one that the model gives it in ``state``."""
-        demand = entry.pod.demand
-        placement = self.place(view, state, demand)
-        pins_unknown_cpus = entry.pod.confirmed is not None and entry.pod.confirmed.cpus is None
-        if confirmed is not None and not (pins_unknown_cpus and placement is not None and placement.holding.cpus):
-            return replace(entry, holding=confirmed, certainty=Certainty.CONFIRMED)
-        if placement is None:
-            # The kubelet will refuse it, or it runs against the model; either way it holds no known CPUs and devices.
-            surprise = entry.pod.is_answered or view.record.allocator is not AllocatorKind.KUBELET
-            certainty = Certainty.GUESSED if surprise else Certainty.REPLAYED
-            return replace(entry, holding=None, certainty=certainty)
-        holding = placement.holding
-        if confirmed is not None:
-            holding = replace(holding, devices=confirmed.devices)
-            if not is_free(state, holding):
-                return replace(entry, holding=None, certainty=Certainty.GUESSED)
-        sure = view.record.allocator is AllocatorKind.KUBELET and not is_history and not view.is_guessed
-        certainty = Certainty.REPLAYED if holds_nothing(holding) or (sure and confirmed is None) else Certainty.GUESSED
-        return replace(entry, holding=holding, places=placement.containers, certainty=certainty)
+        return _changed(view, (*view.bound, entry), state, totals, now_seconds, is_doubted=view.is_doubted)
 
     def unbind(self, view: NodeView, uid: str, now_seconds: float) -> NodeView:
-        """Return the account without the bound pod ``uid``, what it held given back."""
+        """Return the account without the bound pod ``uid``, what it held given back; ``settle`` must follow."""
         entry = next(entry for entry in view.bound if entry.uid == uid)
-        bound = tuple(other for other in view.bound if other.uid != uid)
+        bound = tuple(other for other in view.bound if other is not entry)
         state = view.bound_state
-        if state is not None and entry.holding is not None and view.record.machine is not None:
-            state = give_back(view.record.machine, state, entry.holding)
+        if state is not None:
+            state = self._given_back(view.record, state, held_alone(entry, bound))
         still_doubted = view.is_doubted and any(
             other.holding is None or not holds_nothing(other.holding) for other in bound
         )
-        return replace(
-            view,
-            bound=bound,
-            bound_state=state,
-            bound_totals=without_pod(view.bound_totals, entry.pod.demand),
-            is_doubted=still_doubted,
-            since_seconds=now_seconds,
-        )
+        totals = without_pod(view.bound_totals, entry.pod.demand)
+        return _changed(view, bound, state, totals, now_seconds, is_doubted=still_doubted)
 
     def amend(self, view: NodeView, entry: Entry) -> NodeView:
         """Return the account with a bound pod's record replaced; its place stays."""
         return replace(view, bound=tuple(entry if other.uid == entry.uid else other for other in view.bound))
 
     def recall(self, view: NodeView, uid: str, cpus: int, devices: tuple[tuple[str, int], ...]) -> NodeView:
-        """Return the account with the place that a checkpoint remembers, unless a confirmed one speaks against it."""
+        """Return the account with the place that a checkpoint remembers; it beats guesses and nothing else."""
         machine = view.record.machine
-        if machine is None or view.bound_state is None:
-            return view
         entry = next((entry for entry in view.bound if entry.uid == uid), None)
-        if entry is None or entry.certainty is Certainty.CONFIRMED:
+        if machine is None or entry is None or entry.certainty is not Certainty.GUESSED or view.is_doubted:
             return view
-        holding = _holding(machine, cpus, devices)
-        if holding is None or not _within(machine, holding, entry.pod.demand):
+        holding = holding_on(machine, cpus, devices)
+        if holding is None or not is_within(machine, holding, entry.pod.demand) or told(view.record, entry.pod):
             return view
-        state = give_back(machine, view.bound_state, entry.holding) if entry.holding else view.bound_state
-        if not is_free(state, holding):
+        if view.record.allocator is AllocatorKind.SCHEDULER:
+            holding = replace(holding, cpuset=holding.cpus)
+        sure = (other for other in view.bound if other.uid != uid and other.certainty is not Certainty.GUESSED)
+        if any(_overlap(holding, other.holding) for other in sure):
             return view
-        recalled = replace(entry, holding=holding, places=(), certainty=Certainty.REPLAYED)
-        return replace(self.amend(view, recalled), bound_state=take(state, holding))
+        certainty = Certainty.REPLAYED
+        if entry.holding is not None and entry.holding.memory:  # which a checkpoint does not remember
+            holding, certainty = replace(holding, memory=entry.holding.memory), Certainty.GUESSED
+        recalled = replace(entry, holding=holding, places=(), certainty=certainty)
+        return self.rebuild(view, view.record, view.since_seconds, self.amend(view, recalled).bound)
 
     def doubt(self, view: NodeView) -> NodeView:
         """Return the account with every unconfirmed place on it turned into a guess."""
@@ -168,34 +135,103 @@ class Charges:
     def rebuild(
         self, view: NodeView, record: NodeRecord, now_seconds: float, bound: tuple[Entry, ...] | None = None
     ) -> NodeView:
-        """Return the account built anew on ``record``: confirmed places, then kept ones still free, then guesses."""
+        """Return the account built anew on ``record``; ``settle`` must follow.
+
+        First what sources tell (all of it, in any order the same), then the places that were known and are still free,
+        replayed before guessed; what is left is guessed by the model.
+        """
         entries = view.bound if bound is None else bound
-        same_machine = view.record.machine == record.machine
-        fresh = replace(view, record=record, bound=())
-        state = _empty_state(record)
-        done: dict[str, Entry] = {}
-        if state is not None and record.machine is not None:
-            for entry in entries:
-                confirmed = _confirmed_holding(record.machine, entry.pod)
-                if confirmed is not None and is_free(state, confirmed):
-                    done[entry.uid] = self._placed(fresh, state, entry, confirmed, is_history=True)
-                    state = take(state, done[entry.uid].holding or Holding())
-            for entry in entries:
-                if entry.uid in done or not same_machine or entry.holding is None or not is_free(state, entry.holding):
-                    continue
-                done[entry.uid] = entry
-                state = take(state, entry.holding)
-            for entry in entries:
-                if entry.uid not in done:
-                    done[entry.uid] = self._placed(fresh, state, entry, None, is_history=True)
-                    state = take(state, done[entry.uid].holding or Holding())
-        ordered = tuple(done.get(entry.uid, replace(entry, holding=None, places=())) for entry in entries)
         totals: dict[str, int] = {}
-        for entry in ordered:
+        for entry in entries:
             totals = with_pod(totals, entry.pod.demand)
-        return replace(
-            view, record=record, bound=ordered, bound_state=state, bound_totals=totals, since_seconds=now_seconds
+        state = _empty_state(record)
+        keeps = view.record.machine == record.machine and view.record.allocator is record.allocator
+        virtual = view.virtual if keeps else tuple(replace(entry, holding=None) for entry in view.virtual)
+        if state is None:
+            nowhere = (replace(entry, holding=None, places=(), certainty=Certainty.GUESSED) for entry in entries)
+            done = {entry.uid: entry for entry in nowhere}
+        else:
+            fresh = replace(view, record=record, bound=())
+            done, state = self._placed_anew(fresh, state, entries, keeps=keeps)
+        ordered = tuple(done[entry.uid] for entry in entries)
+        fresh = replace(view, record=record, virtual=virtual)
+        return _changed(fresh, ordered, state, totals, now_seconds, is_doubted=view.is_doubted)
+
+    def _placed_anew(
+        self, view: NodeView, state: NodeState, entries: tuple[Entry, ...], *, keeps: bool
+    ) -> tuple[dict[str, Entry], NodeState]:
+        known = {entry.uid: found for entry in entries if (found := told(view.record, entry.pod)) is not None}
+        for found in known.values():
+            state = take(state, found.holding)
+        done: dict[str, Entry] = {}
+        for entry in entries:
+            if entry.uid in known and known[entry.uid].is_whole:
+                holding = known[entry.uid].holding
+                done[entry.uid] = replace(entry, holding=holding, places=(), certainty=Certainty.CONFIRMED)
+        for certainties in ((Certainty.REPLAYED,), (Certainty.GUESSED, Certainty.CONFIRMED)) if keeps else ():
+            for entry in entries:
+                if entry.uid in done or entry.holding is None or entry.certainty not in certainties:
+                    continue
+                holding = entry.holding
+                if entry.uid in known:
+                    if holding.devices != known[entry.uid].holding.devices:
+                        continue
+                    holding = replace(holding, devices=())
+                if is_free(state, holding):
+                    kept = Certainty.GUESSED if entry.uid in known else certainties[0]
+                    done[entry.uid] = entry if entry.certainty is kept else replace(entry, certainty=kept)
+                    state = take(state, holding)
+        for entry in entries:
+            if entry.uid not in done:
+                done[entry.uid], state = self._placed(view, state, entry, known.get(entry.uid), is_history=True)
+        return done, state
+
+    def _placed(
+        self, view: NodeView, state: NodeState, entry: Entry, known: Told | None, *, is_history: bool
+    ) -> tuple[Entry, NodeState]:
+        """Return ``entry`` with the place that is told, else the one that the model gives it, and the state after."""
+        demand = entry.pod.demand
+        if known is not None:
+            if known.is_whole:
+                holding, certainty = known.holding, Certainty.CONFIRMED
+            else:
+                holding = self._with_guessed_cpus(view, state, demand, known.holding)
+                certainty = Certainty.GUESSED
+            return replace(entry, holding=holding, places=(), certainty=certainty), take(state, holding)
+        placement = self.place(view, state, demand)
+        is_kubelet = view.record.allocator is AllocatorKind.KUBELET
+        if placement is None:
+            # The kubelet will refuse it, or it runs against the model; either way it holds no known CPUs and devices.
+            sure = is_kubelet and not entry.pod.is_answered and not is_history and not view.is_guessed
+            certainty = Certainty.REPLAYED if sure else Certainty.GUESSED
+            return replace(entry, holding=None, places=(), certainty=certainty), state
+        holding = placement.holding
+        sure = is_kubelet and not is_history and not view.is_guessed
+        certainty = Certainty.REPLAYED if sure or holds_nothing(holding) else Certainty.GUESSED
+        return replace(entry, holding=holding, places=placement.containers, certainty=certainty), placement.state
+
+    def _with_guessed_cpus(self, view: NodeView, state: NodeState, demand: PodDemand, devices: Holding) -> Holding:
+        """Return ``devices`` with the CPUs that the model gives beside exactly these; without, if it refuses."""
+        machine = view.record.machine
+        if machine is None:
+            return devices
+        only_these = replace(
+            state,
+            busy_devices=tuple(
+                layout.all_devices & ~mask if mask else busy
+                for layout, mask, busy in zip(machine.devices, devices.devices, state.busy_devices, strict=True)
+            ),
         )
+        placement = self.place(view, only_these, demand)
+        return devices if placement is None else replace(placement.holding, devices=devices.devices)
+
+    def _given_back(self, record: NodeRecord, state: NodeState, holding: Holding | None) -> NodeState:
+        allocator = self.allocators.get(record.allocator)
+        if holding is None or record.machine is None:
+            return state
+        if allocator is None:
+            return give_back(record.machine, state, holding)
+        return allocator.release(record.machine, state, holding)
 
     # --- virtual places ---
 
@@ -210,11 +246,15 @@ class Charges:
     def settle(self, view: NodeView) -> tuple[NodeView, tuple[Entry, ...]]:
         """Return the account with its full state computed anew, and the virtual places that reality has taken."""
         state, totals = view.bound_state, view.bound_totals
+        if not view.virtual:
+            if view.full_state is state and view.full_totals is totals:
+                return view, ()
+            return _settled(view, (), state, totals), ()
         kept: list[Entry] = []
         lost: list[Entry] = []
         for entry in view.virtual:
             demand = entry.pod.demand
-            if state is None or not _fits_plainly(view.record, totals, demand):
+            if state is None or not view.record.has_plain_room(totals, demand):
                 lost.append(entry)
                 continue
             holding, places = entry.holding, entry.places
@@ -223,19 +263,51 @@ class Charges:
                 if placement is None:
                     lost.append(entry)
                     continue
-                holding, places = placement.holding, placement.containers
-            state = take(state, holding)
+                holding, places, state = placement.holding, placement.containers, placement.state
+            else:
+                state = take(state, holding)
             totals = with_pod(totals, demand)
             kept.append(entry if holding is entry.holding else replace(entry, holding=holding, places=places))
-        return replace(view, virtual=tuple(kept), full_state=state, full_totals=totals), tuple(lost)
+        return _settled(view, tuple(kept), state, totals), tuple(lost)
 
 
-def _fits_plainly(record: NodeRecord, totals: Mapping[str, int], demand: PodDemand) -> bool:
-    return all(
-        record.allocatable.get(resource, 0) - totals.get(resource, 0) >= amount
-        for resource, amount in demand.totals.items()
-        if amount > 0
+def _changed(
+    view: NodeView,
+    bound: tuple[Entry, ...],
+    state: NodeState | None,
+    totals: Mapping[str, int],
+    now_seconds: float,
+    *,
+    is_doubted: bool,
+) -> NodeView:
+    # Constructed in full: ``dataclasses.replace`` costs three times as much, and this is the path of every event.
+    return NodeView(
+        view.record, bound, view.virtual, state, view.full_state, totals, view.full_totals, now_seconds, is_doubted
     )
+
+
+def _settled(
+    view: NodeView, virtual: tuple[Entry, ...], state: NodeState | None, totals: Mapping[str, int]
+) -> NodeView:
+    return NodeView(
+        view.record,
+        view.bound,
+        virtual,
+        view.bound_state,
+        state,
+        view.bound_totals,
+        totals,
+        view.since_seconds,
+        view.is_doubted,
+    )
+
+
+def _is_nobodys_business(record: NodeRecord, demand: PodDemand) -> bool:
+    """Return whether the kubelet hands out nothing for ``demand``: no device, no exclusive CPU, no memory."""
+    machine = record.machine
+    if machine is None or (machine.memory and machine.kubelet.static_memory):
+        return False
+    return not any(container.devices or demand.exclusive_cpus(container) for container in demand.containers)
 
 
 def _empty_state(record: NodeRecord) -> NodeState | None:
@@ -245,36 +317,7 @@ def _empty_state(record: NodeRecord) -> NodeState | None:
     return replace(state, unhealthy_devices=record.unhealthy) if record.unhealthy else state
 
 
-def _holding(machine: Machine, cpus: int, devices: tuple[tuple[str, int], ...]) -> Holding | None:
-    """Return a holding on ``machine``; None where it names CPUs or devices that the machine does not have."""
-    masks = [0] * len(machine.devices)
-    for resource, mask in devices:
-        index = machine.device_index(resource)
-        if index is None or mask & ~machine.devices[index].all_devices:
-            return None
-        masks[index] |= mask
-    if cpus & ~machine.cpus.all_cpus:
-        return None
-    return Holding(cpus, tuple(masks))
-
-
-def _confirmed_holding(machine: Machine, pod: PodRecord) -> Holding | None:
-    """Return what ``pod``'s result annotation says it holds; None without one or where it claims too much."""
-    confirmed: Confirmed | None = pod.confirmed
-    if confirmed is None:
-        return None
-    holding = _holding(machine, confirmed.cpus or 0, confirmed.devices)
-    return holding if holding is not None and _within(machine, holding, pod.demand) else None
-
-
-def _within(machine: Machine, holding: Holding, demand: PodDemand) -> bool:
-    """Return whether ``holding`` is no more than ``demand`` may ever hold at one time or leave behind."""
-    if holding.cpus.bit_count() * 1000 > sum(container.cpu_millicores for container in demand.containers):
+def _overlap(one: Holding, other: Holding | None) -> bool:
+    if other is None:
         return False
-    for layout, mask in zip(machine.devices, holding.devices, strict=True):
-        asked = sum(
-            count for container in demand.containers for name, count in container.devices if name == layout.resource
-        )
-        if mask.bit_count() > asked:
-            return False
-    return True
+    return bool(one.cpus & other.cpus) or any(a & b for a, b in zip(one.devices, other.devices, strict=False))

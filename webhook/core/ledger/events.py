@@ -39,10 +39,12 @@ class PodGone:
 
 @dataclass(frozen=True, slots=True)
 class PodsListed:
-    """A fresh list ended: pods that it does not hold are gone, but for claims and bindings younger than the list."""
+    """A fresh list ended: pods that the watch had shown and that it does not hold are gone; claims live on."""
 
     uids: frozenset[str]
     started_seconds: float
+    resource_version: int = 0
+    """The list's own: a pod that it does not hold may still be news if its record is younger. 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)

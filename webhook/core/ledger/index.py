@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from webhook.core.demand import PodDemand
 from webhook.core.ledger.columns import Column, LabelColumn, Sets
-from webhook.core.ledger.records import AllocatorKind, Eligibility, NodeRecord, NodeView
+from webhook.core.ledger.records import UNLIMITED, AllocatorKind, Eligibility, NodeRecord, NodeView
 from webhook.core.machine import Machine
 from webhook.core.masks import members
 from webhook.core.node_selection import (
@@ -28,8 +28,9 @@ Key = TypeVar("Key", bound=Hashable)
 class NodeIndex:
     """Slots of nodes and the columns over them. One writer; readers hold the same lock as the writer."""
 
-    def __init__(self) -> None:
-        """Start without nodes."""
+    def __init__(self, modelled: frozenset[AllocatorKind] = frozenset(AllocatorKind)) -> None:
+        """Start without nodes; ``modelled`` are the kinds of allocators that there is a model for."""
+        self._modelled = modelled - {AllocatorKind.UNKNOWN}
         self._slot_of: dict[str, int] = {}
         self._name_of: list[str] = []
         self._facts: list[NodeFacts | None] = []
@@ -41,11 +42,13 @@ class NodeIndex:
         self._numa: dict[RoomKey, Column] = {}
         self._groups: Sets[tuple[AllocatorKind, Machine | None]] = Sets()
         """(allocator kind, machine) -> nodes."""
+        self._group_of: list[tuple[AllocatorKind, Machine | None] | None] = []
+        self._tracked: frozenset[str] | None = None
         self.present = 0
         self.ready = 0
         self.cordoned = 0
         self.known = 0
-        """Nodes whose machine and allocator are known."""
+        """Nodes whose machine is known, and whose allocator there is a model for."""
         self.guessed = 0
         """Nodes whose free state rests on a guess."""
         self.freeing = 0
@@ -54,6 +57,16 @@ class NodeIndex:
     def __len__(self) -> int:
         """Return the number of nodes."""
         return len(self._slot_of)
+
+    @property
+    def tracked_resources(self) -> frozenset[str]:
+        """Device resources of the known machines."""
+        if self._tracked is None:
+            groups = self.groups(self.known)
+            self._tracked = frozenset(
+                layout.resource for _, machine, _ in groups if machine for layout in machine.devices
+            )
+        return self._tracked
 
     def slot(self, name: str) -> int | None:
         """Return the slot of node ``name``, or None."""
@@ -87,6 +100,8 @@ class NodeIndex:
         slots = len(self._name_of)
         for resource, total in record.allocatable.items():
             _column(self._free, resource, slots).set(slot, total - view.full_totals.get(resource, 0))
+        if "pods" not in record.allocatable:
+            _column(self._free, "pods", slots).set(slot, UNLIMITED)
         if record.machine is not None and view.full_state is not None:
             for key, widest in numa_room(record.machine, view.full_state).items():
                 _column(self._numa, key, slots).set(slot, widest)
@@ -103,8 +118,7 @@ class NodeIndex:
         slot = self._slot_of.pop(name)
         bit = ~(1 << slot)
         self._put_facts(slot, None)
-        for key, _ in list(self._groups.items()):
-            self._groups.remove(key, slot)
+        self._leave_group(slot)
         for column in self._columns():
             column.set(slot, 0)
         self.present &= bit
@@ -125,6 +139,7 @@ class NodeIndex:
             slot = len(self._name_of)
             self._name_of.append(name)
             self._facts.append(None)
+            self._group_of.append(None)
             for column in self._columns():
                 column.grow(slot + 1)
         self._slot_of[name] = slot
@@ -148,14 +163,24 @@ class NodeIndex:
 
     def _put_group(self, slot: int, record: NodeRecord) -> None:
         bit = 1 << slot
-        for key, mask in list(self._groups.items()):
-            if mask & bit:
-                self._groups.remove(key, slot)
-        self._groups.add((record.allocator, record.machine), slot)
-        is_known = record.machine is not None and record.allocator is not AllocatorKind.UNKNOWN
+        is_known = record.machine is not None and record.allocator in self._modelled
         self.known = self.known | bit if is_known else self.known & ~bit
+        key = record.allocator, record.machine
+        if key == self._group_of[slot]:
+            return
+        self._leave_group(slot)
+        self._groups.add(key, slot)
+        self._group_of[slot] = key
+        self._tracked = None
         for column in self._numa.values():
             column.set(slot, 0)
+
+    def _leave_group(self, slot: int) -> None:
+        key = self._group_of[slot]
+        if key is not None:
+            self._groups.remove(key, slot)
+            self._group_of[slot] = None
+            self._tracked = None
 
     def _put_allocatable(self, slot: int, allocatable: Mapping[str, int]) -> None:
         for columns in (self._total, self._free):
@@ -258,9 +283,7 @@ class NodeIndex:
 
     def with_plain_room(self, totals: Mapping[str, int], within: int) -> int:
         """Return the nodes of ``within`` where the plain count of every resource leaves enough, and one more pod."""
-        mask = _at_least(self._free, totals, within)
-        pods = self._free.get("pods")
-        return mask & pods.at_least(1) if pods else mask
+        return _at_least(self._free, {**totals, "pods": 1}, within)
 
     def with_numa_room(self, demand: PodDemand, within: int) -> int:
         """Return the nodes of ``within`` that pass the necessary condition of their allocator for ``demand``.

@@ -3,33 +3,26 @@
 import heapq
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final
 
 from webhook.core.ledger import events
+from webhook.core.ledger.accounts import Accounts, Notice
 from webhook.core.ledger.charges import Allocators, Charges
 from webhook.core.ledger.index import NodeIndex
-from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeRecord, NodeView, PodRecord
-from webhook.core.ledger.search import Search, find_place
+from webhook.core.ledger.records import Entry, EntryState, NodeView, PodRecord
+from webhook.core.ledger.search import Search
+
+__all__ = ["ADMISSION_ERRORS", "REMEMBERED_GONE", "Ledger", "Notice"]
 
 # UIDs of pods that are gone, so that a late event cannot bring one back. Events are late by seconds; at 200 a second
 # this many cover more than five minutes, at about 150 bytes each.
-REMEMBERED_GONE = 65536
+REMEMBERED_GONE: Final = 65536
+_FOR_GOOD: Final = 1 << 64
+"""Above every resource version: a pod that was deleted or has ended never comes back."""
 
-ADMISSION_ERRORS = frozenset({"TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError"})
+ADMISSION_ERRORS: Final = frozenset({"TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError"})
 """``status.reason`` of a pod that its kubelet refused for good (``DESIGN.md`` 1)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something that the service should log and count."""
-
-    kind: str
-    """``refused-though-allowed``, ``runs-though-refused``, ``claim-expired``, ``binding-expired``, ``place-lost``."""
-    uid: str
-    namespace: str
-    name: str
-    node: str
-    detail: str = ""
 
 
 class Ledger:
@@ -37,71 +30,58 @@ class Ledger:
 
     def __init__(self, allocators: Allocators) -> None:
         """Start empty, with one allocator model per kind of node."""
-        self._charges = Charges(allocators)
-        self._index = NodeIndex()
-        self._views: dict[str, NodeView] = {}
-        self._entries: dict[str, Entry] = {}
-        self._by_name: dict[tuple[str, str], str] = {}
-        self._strays: dict[str, dict[str, Entry]] = {}
-        """Bound pods whose node is not known (yet, or any more), by node name."""
+        self._accounts = Accounts(allocators)
         self._gone: OrderedDict[str, int] = OrderedDict()
+        """UID -> the resource version up to which a record of it is old news."""
         self._deadlines: list[tuple[float, str]] = []
-        self._notices: list[Notice] = []
 
     # --- reading ---
 
     @property
     def views(self) -> Mapping[str, NodeView]:
         """Every node by name. The values are immutable; copy the mapping to keep it."""
-        return self._views
+        return self._accounts.views
 
     @property
     def entries(self) -> Mapping[str, Entry]:
         """Every pod by UID."""
-        return self._entries
+        return self._accounts.entries
 
     @property
     def index(self) -> NodeIndex:
         """The index of the nodes, for verdicts."""
-        return self._index
+        return self._accounts.index
 
     @property
     def charges(self) -> Charges:
         """The account rules, for verdicts."""
-        return self._charges
+        return self._accounts.charges
 
     @property
     def tracked_resources(self) -> frozenset[str]:
         """Device resources that a known machine has: a pod that asks for one is the ledger's business."""
-        return frozenset(
-            layout.resource
-            for _, machine, _ in self._index.groups(self._index.known)
-            if machine
-            for layout in machine.devices
-        )
+        return self._accounts.index.tracked_resources
 
     def entry(self, uid: str, namespace: str = "", name: str = "") -> Entry | None:
         """Return the entry of ``uid``; with an empty or unknown UID the one of that name."""
-        found = self._entries.get(uid)
-        if found is None and name:
-            found = self._entries.get(self._by_name.get((namespace, name), ""))
-        return found
+        found = self._accounts.entries.get(uid)
+        return self._accounts.named(namespace, name) if found is None and name else found
 
     def find(self, pod: PodRecord, *, avoid: frozenset[str] = frozenset()) -> Search:
         """Return where ``pod`` would go now."""
-        return find_place(self._charges, self._index, self._views, pod.demand, pod.eligibility, avoid=avoid)
+        return self._accounts.find(pod, avoid=avoid)
 
     def take_notices(self) -> tuple[Notice, ...]:
         """Return what has happened since the last call, and forget it."""
-        notices = tuple(self._notices)
-        self._notices.clear()
+        notices = tuple(self._accounts.notices)
+        self._accounts.notices.clear()
         return notices
 
     def content(self) -> tuple[object, ...]:
         """Return everything that an answer depends on, as one comparable value: equal ledgers have equal content."""
         return (
-            {name: (view.record, view.bound, view.virtual) for name, view in self._views.items()},
-            dict(self._entries),
+            {name: (view.record, view.bound, view.virtual) for name, view in self._accounts.views.items()},
+            dict(self._accounts.entries),
         )
 
     # --- writing ---
@@ -112,11 +92,11 @@ class Ledger:
             case events.PodSeen():
                 self._pod_seen(event, now_seconds)
             case events.PodGone():
-                self._forget(event.uid, event.resource_version, now_seconds)
+                self._forget(event.uid, _FOR_GOOD, now_seconds)
             case events.NodeSeen():
-                self._node_seen(event.record, now_seconds)
+                self._accounts.open_node(event.record, now_seconds)
             case events.NodeGone():
-                self._node_gone(event.name, now_seconds)
+                self._accounts.close_node(event.name, now_seconds)
             case events.Claimed():
                 self._claimed(event, now_seconds)
             case events.BindingAdmitted():
@@ -126,16 +106,15 @@ class Ledger:
             case events.PodsListed():
                 self._pods_listed(event, now_seconds)
             case events.NodesListed():
-                for name in [name for name in self._views if name not in event.names]:
-                    self._node_gone(name, now_seconds)
+                for name in [name for name in self._accounts.views if name not in event.names]:
+                    self._accounts.close_node(name, now_seconds)
             case events.Diverged():
-                view = self._views.get(event.node)
-                if view is not None:
-                    self._store(self._charges.doubt(view))
+                self._doubt(event.node)
             case events.Recalled():
-                view = self._views.get(event.node)
+                view = self.views.get(event.node)
                 if view is not None:
-                    self._settle(self._charges.recall(view, event.uid, event.cpus, event.devices), now_seconds)
+                    recalled = self.charges.recall(view, event.uid, event.cpus, event.devices)
+                    self._accounts.settle(recalled, now_seconds)
             case events.Elapsed():
                 pass
         self._expire(now_seconds)
@@ -144,115 +123,80 @@ class Ledger:
 
     def _pod_seen(self, event: events.PodSeen, now_seconds: float) -> None:
         pod = event.pod
-        gone_at = self._gone.get(pod.uid)
-        old = self._entries.get(pod.uid)
-        if gone_at is not None or (old is not None and pod.resource_version < old.pod.resource_version):
+        old = self.entries.get(pod.uid)
+        if pod.resource_version <= self._gone.get(pod.uid, -1):
+            return
+        if old is not None and pod.resource_version < old.pod.resource_version:
             return
         if pod.has_ended:
             self._note_failure(pod, old)
-            self._forget(pod.uid, pod.resource_version, now_seconds)
-            return
-        self._by_name[pod.namespace, pod.name] = pod.uid
-        if pod.node_name:
-            self._pod_bound(pod, old, event.is_history, now_seconds)
-        else:
+            self._forget(pod.uid, _FOR_GOOD, now_seconds)
+        elif not pod.node_name:
             self._pod_pending(pod, old, now_seconds)
-
-    def _pod_bound(self, pod: PodRecord, old: Entry | None, is_history: bool, now_seconds: float) -> None:
-        if old is not None and old.state is EntryState.BOUND and old.node == pod.node_name:
+        elif old is not None and old.state is EntryState.BOUND and old.node == pod.node_name:
             self._pod_changed(pod, old, now_seconds)
-            return
-        if old is not None:
-            self._release(old, now_seconds)
-        view = self._views.get(pod.node_name)
-        if view is None:
-            entry = Entry(pod, EntryState.BOUND, pod.node_name)
-            self._strays.setdefault(pod.node_name, {})[pod.uid] = entry
-            self._entries[pod.uid] = entry
-            return
-        self._settle(self._charges.bind(view, pod, now_seconds, is_history=is_history), now_seconds)
+        else:
+            if old is not None:
+                self._accounts.release(old, now_seconds)
+            self._accounts.bind(pod, pod.node_name, now_seconds, is_history=event.is_history)
 
     def _pod_changed(self, pod: PodRecord, old: Entry, now_seconds: float) -> None:
         """Take news of a pod that is bound where we thought."""
         entry = replace(old, pod=pod, is_assumed=False, until_seconds=None)
-        view = self._views.get(old.node)
-        if view is None:
-            self._strays[old.node][pod.uid] = entry
-            self._entries[pod.uid] = entry
+        view = self.views.get(old.node)
+        if view is not None and (pod.demand != old.pod.demand or pod.confirmed != old.pod.confirmed):
+            bound = self.charges.amend(view, entry).bound
+            self._accounts.settle(self.charges.rebuild(view, view.record, now_seconds, bound), now_seconds)
             return
-        if pod.demand != old.pod.demand or (pod.confirmed is not None and pod.confirmed != old.pod.confirmed):
-            bound = tuple(entry if other.uid == entry.uid else other for other in view.bound)
-            self._settle(self._charges.rebuild(view, view.record, now_seconds, bound), now_seconds)
-            return
-        view = self._charges.amend(view, entry)
-        if pod.phase == "Running" and not old.pod.is_answered and old.holding is None and self._is_modelled(view):
-            self._note("runs-though-refused", pod, old.node)
-            view = self._charges.doubt(view)
-        self._store(view)
+        self._accounts.amend(entry)
+        is_first_answer = pod.phase == "Running" and not old.pod.is_answered
+        if is_first_answer and old.holding is None and view is not None and self._accounts.is_modelled(view):
+            self._accounts.note("runs-though-refused", pod, old.node)
+            self._doubt(old.node)
 
     def _pod_pending(self, pod: PodRecord, old: Entry | None, now_seconds: float) -> None:
-        if old is not None and old.state is EntryState.BOUND:
-            if old.is_assumed:
-                # A binding was let through and the watch is behind it: the record is news, the place stands.
-                self._store(self._charges.amend(self._views[old.node], replace(old, pod=pod)))
-                return
-            self._release(old, now_seconds)
-            old = None
-        holds = (
-            not pod.is_gated and not pod.is_deleting and not (pod.is_unschedulable and not pod.is_refused_at_binding)
-        )
-        if old is not None and old.node and holds and old.pod.demand == pod.demand:
-            until = old.until_seconds if pod.is_refused_at_binding else None
+        if old is not None and old.is_assumed and old.pod.demand == pod.demand:
+            # A binding was let through and the watch is behind it: the record is news, the place stands.
+            self._accounts.amend(replace(old, pod=pod))
+            return
+        is_waiting = pod.is_unschedulable and not pod.is_refused_at_binding
+        holds = not pod.is_gated and not pod.is_deleting and not is_waiting
+        if old is not None and holds and _has_virtual_place(old) and _wants_the_same(old.pod, pod):
+            # The place of a pod that was turned back stays on time; a claim's does not, now that the pod is stored.
+            until = old.until_seconds if old.state is EntryState.PENDING else None
             entry = replace(old, pod=pod, state=EntryState.PENDING, until_seconds=until)
-            self._settle(self._charges.reserve(self._views[old.node], entry), now_seconds)
+            self._accounts.reserve(entry, now_seconds)
             return
         if old is not None:
-            self._release(old, now_seconds)
+            self._accounts.release(old, now_seconds)
         entry = Entry(pod, EntryState.PENDING, tries=old.tries if old is not None else 0)
-        self._entries[pod.uid] = entry
         if holds:
-            self._plan(entry, now_seconds)
+            self._accounts.plan(entry, now_seconds)
+        else:
+            self._accounts.keep(entry)
 
     def _forget(self, uid: str, resource_version: int, now_seconds: float) -> None:
-        self._gone[uid] = resource_version
+        self._gone[uid] = max(resource_version, self._gone.get(uid, 0))
         self._gone.move_to_end(uid)
         if len(self._gone) > REMEMBERED_GONE:
             self._gone.popitem(last=False)
-        entry = self._entries.get(uid)
+        entry = self.entries.get(uid)
         if entry is not None:
-            self._release(entry, now_seconds)
+            self._accounts.release(entry, now_seconds)
 
     def _pods_listed(self, event: events.PodsListed, now_seconds: float) -> None:
-        for uid, entry in list(self._entries.items()):
-            # A claim, or a binding just let through, may be younger than the list.
-            if uid not in event.uids and entry.until_seconds is None:
-                self._forget(uid, 0, now_seconds)
-
-    def _release(self, entry: Entry, now_seconds: float) -> None:
-        """Take ``entry`` out of the ledger and free what it holds."""
-        self._entries.pop(entry.uid, None)
-        if self._by_name.get((entry.pod.namespace, entry.pod.name)) == entry.uid:
-            del self._by_name[entry.pod.namespace, entry.pod.name]
-        view = self._views.get(entry.node)
-        if view is None:
-            strays = self._strays.get(entry.node)
-            if strays is not None:
-                strays.pop(entry.uid, None)
-                if not strays:
-                    del self._strays[entry.node]
-            return
-        if entry.state is EntryState.BOUND:
-            self._settle(self._charges.unbind(view, entry.uid, now_seconds), now_seconds)
-        else:
-            self._settle(self._charges.free_virtual(view, entry.uid), now_seconds)
+        for uid, entry in list(self.entries.items()):
+            # A claim may be younger than the list, and ends by itself.
+            if uid not in event.uids and entry.is_stored:
+                # Without the list's version a record as young as ours counts as news: a lagging API server may have
+                # answered the list, and then its watch brings the pod again.
+                self._forget(uid, event.resource_version or entry.pod.resource_version - 1, now_seconds)
 
     # --- claims and bindings ---
 
     def _claimed(self, event: events.Claimed, now_seconds: float) -> None:
-        if not event.pod.uid or event.pod.uid in self._entries or event.pod.uid in self._gone:
-            return
-        view = self._views.get(event.node)
-        if view is None:
+        uid = event.pod.uid
+        if not uid or uid in self.entries or uid in self._gone or event.node not in self.views:
             return
         entry = Entry(
             event.pod,
@@ -263,38 +207,28 @@ class Ledger:
             until_seconds=event.until_seconds,
         )
         self._until(entry)
-        self._settle(self._charges.reserve(view, entry), now_seconds)
+        self._accounts.reserve(entry, now_seconds)
 
     def _binding_admitted(self, event: events.BindingAdmitted, now_seconds: float) -> None:
-        old = self._entries.get(event.uid)
-        view = self._views.get(event.node)
-        if old is None or view is None or old.state is EntryState.BOUND:
+        old = self.entries.get(event.uid)
+        if old is None or event.node not in self.views:
             return
-        self._release(old, now_seconds)
-        self._by_name[old.pod.namespace, old.pod.name] = event.uid
-        bound = self._charges.bind(
-            self._views[event.node], old.pod, now_seconds, assumed_until_seconds=event.until_seconds
-        )
+        if old.state is EntryState.BOUND and (not old.is_assumed or old.node == event.node):
+            return
+        self._accounts.release(old, now_seconds)
+        self._accounts.bind(old.pod, event.node, now_seconds, is_history=False, until_seconds=event.until_seconds)
         heapq.heappush(self._deadlines, (event.until_seconds, event.uid))
-        self._settle(bound, now_seconds)
 
     def _binding_refused(self, event: events.BindingRefused, now_seconds: float) -> None:
-        old = self._entries.get(event.uid)
-        if old is None or old.state is EntryState.BOUND:
+        old = self.entries.get(event.uid)
+        if old is None or (old.state is EntryState.BOUND and not old.is_assumed):
             return
-        self._release(old, now_seconds)
-        self._by_name[old.pod.namespace, old.pod.name] = event.uid
+        self._accounts.release(old, now_seconds)
+        # A pod that the watch has not shown yet may be a claim that comes to nothing: its entry must end, too.
         entry = Entry(old.pod, EntryState.PENDING, until_seconds=event.until_seconds, tries=old.tries + 1)
-        self._entries[entry.uid] = entry
-        view = self._views.get(event.steer_to)
-        if view is None or view.full_state is None:
-            self._entries[entry.uid] = replace(entry, until_seconds=None)
-            return
-        placement = self._charges.place(view, view.full_state, old.pod.demand)
-        if placement is not None:
-            entry = replace(entry, node=event.steer_to, holding=placement.holding, places=placement.containers)
-            self._until(entry)
-            self._settle(self._charges.reserve(view, entry), now_seconds)
+        self._until(entry)
+        if not self._accounts.reserve_on(entry, event.steer_to, now_seconds):
+            self._accounts.keep(replace(entry, until_seconds=None) if entry.is_stored else entry)
 
     def _until(self, entry: Entry) -> None:
         if entry.until_seconds is not None:
@@ -303,99 +237,39 @@ class Ledger:
     def _expire(self, now_seconds: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now_seconds:
             _, uid = heapq.heappop(self._deadlines)
-            entry = self._entries.get(uid)
+            entry = self.entries.get(uid)
             if entry is None or entry.until_seconds is None or entry.until_seconds > now_seconds:
                 continue
-            self._release(entry, now_seconds)
-            if entry.state is EntryState.CLAIMED:
-                self._note("claim-expired", entry.pod, entry.node)
-                continue
-            # The pod exists, only its place was on time: keep the entry, hold nothing.
+            self._accounts.release(entry, now_seconds)
             if entry.is_assumed:
-                self._note("binding-expired", entry.pod, entry.node)
-            self._by_name[entry.pod.namespace, entry.pod.name] = uid
-            self._entries[uid] = Entry(entry.pod, EntryState.PENDING, tries=entry.tries)
+                self._accounts.note("binding-expired", entry.pod, entry.node)
+            if entry.is_stored:
+                # The pod exists, only its place was on time: keep the entry, hold nothing.
+                self._accounts.keep(Entry(entry.pod, EntryState.PENDING, tries=entry.tries))
+            elif not entry.is_assumed:
+                self._accounts.note("claim-expired", entry.pod, entry.node)
 
-    # --- nodes ---
+    # --- surprises ---
 
-    def _node_seen(self, record: NodeRecord, now_seconds: float) -> None:
-        view = self._views.get(record.name)
-        if view is None:
-            view = self._charges.open(record, now_seconds)
-            for entry in self._strays.pop(record.name, {}).values():
-                view = self._charges.bind(view, entry.pod, now_seconds, is_history=True)
-        elif view.record == record:
-            return
-        elif view.record.machine == record.machine and view.record.unhealthy == record.unhealthy:
-            view = replace(view, record=record)
-        else:
-            view = self._charges.rebuild(view, record, now_seconds)
-        self._settle(view, now_seconds, is_new_record=True)
-
-    def _node_gone(self, name: str, now_seconds: float) -> None:
-        view = self._views.pop(name, None)
-        if view is None:
-            return
-        self._index.drop(name)
-        for entry in view.bound:
-            stray = replace(entry, holding=None, places=())
-            self._strays.setdefault(name, {})[entry.uid] = stray
-            self._entries[entry.uid] = stray
-        for entry in view.virtual:
-            self._lose(entry, now_seconds)
-
-    # --- keeping everything in step ---
-
-    def _settle(self, view: NodeView, now_seconds: float, *, is_new_record: bool = False) -> None:
-        """Store ``view`` with its virtual places computed anew; those that lost theirs are planned elsewhere."""
-        view, lost = self._charges.settle(view)
-        self._store(view, is_new_record=is_new_record)
-        for entry in lost:
-            self._lose(entry, now_seconds)
-
-    def _store(self, view: NodeView, *, is_new_record: bool = False) -> None:
-        name = view.record.name
-        before = self._views.get(name)
-        self._views[name] = view
-        for entry in (*view.bound, *view.virtual):
-            self._entries[entry.uid] = entry
-        if before is None or is_new_record:
-            self._index.put(view)
-        elif before.full_state != view.full_state or before.full_totals != view.full_totals:
-            self._index.put_room(view)
-        self._index.mark(view)
-
-    def _lose(self, entry: Entry, now_seconds: float) -> None:
-        """Reality took the virtual place of ``entry``: find another, or hold nothing."""
-        self._note("place-lost", entry.pod, entry.node)
-        homeless = replace(entry, node="", holding=None, places=())
-        self._entries[entry.uid] = homeless
-        self._plan(homeless, now_seconds)
-
-    def _plan(self, entry: Entry, now_seconds: float) -> None:
-        """Give an unbound pod a virtual place, if its kind of demand holds anything and there is room."""
-        demand = entry.pod.demand
-        if not any(container.devices or demand.exclusive_cpus(container) for container in demand.containers):
-            return
-        found = self.find(entry.pod)
-        if found.placement is None:
-            return
-        placed = replace(entry, node=found.node, holding=found.placement.holding, places=found.placement.containers)
-        self._settle(self._charges.reserve(self._views[found.node], placed), now_seconds)
-
-    def _is_modelled(self, view: NodeView) -> bool:
-        return view.record.machine is not None and view.record.allocator is AllocatorKind.KUBELET
+    def _doubt(self, node: str) -> None:
+        view = self.views.get(node)
+        if view is not None:
+            self._accounts.store(self.charges.doubt(view))
 
     def _note_failure(self, pod: PodRecord, old: Entry | None) -> None:
-        if pod.failure_reason not in ADMISSION_ERRORS or not pod.node_name:
+        """Note that a kubelet refused a pod which we had let through; one that was never charged tells nothing."""
+        if pod.failure_reason not in ADMISSION_ERRORS or old is None or old.state is not EntryState.BOUND:
             return
-        view = self._views.get(pod.node_name)
-        if view is None or not self._is_modelled(view):
+        view = self.views.get(old.node)
+        if view is None or old.node != pod.node_name or old.holding is None or not self._accounts.is_modelled(view):
             return
-        if old is not None and old.node == pod.node_name and old.holding is None:
-            return  # the model had expected the refusal
-        self._note("refused-though-allowed", pod, pod.node_name, pod.failure_reason)
-        self._store(self._charges.doubt(view))
+        self._accounts.note("refused-though-allowed", pod, pod.node_name, pod.failure_reason)
+        self._doubt(old.node)
 
-    def _note(self, kind: str, pod: PodRecord, node: str, detail: str = "") -> None:
-        self._notices.append(Notice(kind, pod.uid, pod.namespace, pod.name, node, detail))
+
+def _has_virtual_place(entry: Entry) -> bool:
+    return bool(entry.node) and entry.state is not EntryState.BOUND
+
+
+def _wants_the_same(one: PodRecord, other: PodRecord) -> bool:
+    return one.demand == other.demand and one.eligibility == other.eligibility

@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from webhook.core.demand import PodDemand
 from webhook.core.effective import demand_of
@@ -10,6 +11,9 @@ from webhook.core.machine import Machine, NodeState
 from webhook.core.node_selection import NodeFacts
 from webhook.core.placement import ContainerPlace, Holding
 from webhook.core.pod import NodeSelectorTerm, Pod, Toleration
+
+UNLIMITED: Final = 1 << 62
+"""What is free where no limit is known."""
 
 
 class AllocatorKind(enum.Enum):
@@ -36,6 +40,22 @@ class NodeRecord:
     def name(self) -> str:
         """The node's name."""
         return self.facts.name
+
+    def free(self, resource: str, totals: Mapping[str, int]) -> int:
+        """Return what ``totals`` leave of ``resource``; may be negative.
+
+        A source that lists no ``pods`` sets no limit to their number; any other resource that a node does not list is
+        one that a scheduler finds none of there.
+        """
+        if resource == "pods" and "pods" not in self.allocatable:
+            return UNLIMITED
+        return self.allocatable.get(resource, 0) - totals.get(resource, 0)
+
+    def has_plain_room(self, totals: Mapping[str, int], demand: PodDemand) -> bool:
+        """Return whether the plain count leaves room for one more pod of ``demand`` beside ``totals``."""
+        return self.free("pods", totals) >= 1 and all(
+            self.free(resource, totals) >= amount for resource, amount in demand.totals.items() if amount > 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +177,11 @@ class Entry:
         """The pod's UID."""
         return self.pod.uid
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the watch has shown the pod: else it is only asked for, and may never be stored."""
+        return self.pod.resource_version > 0
+
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
@@ -185,5 +210,4 @@ class NodeView:
 
     def free(self, resource: str, *, with_virtual: bool = True) -> int:
         """Return what the plain count leaves of ``resource``, in the units of ``PodDemand.totals``; may be negative."""
-        totals = self.full_totals if with_virtual else self.bound_totals
-        return self.record.allocatable.get(resource, 0) - totals.get(resource, 0)
+        return self.record.free(resource, self.full_totals if with_virtual else self.bound_totals)

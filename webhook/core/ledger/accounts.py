@@ -1,0 +1,210 @@
+"""All accounts together: nodes, entries, names and index are kept in step here, whatever event asks for the change."""
+
+from dataclasses import dataclass, replace
+
+from webhook.core.ledger.charges import Allocators, Charges
+from webhook.core.ledger.index import NodeIndex
+from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeRecord, NodeView, PodRecord
+from webhook.core.ledger.search import Search, find_place
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the service should log and count."""
+
+    kind: str
+    """``refused-though-allowed``, ``runs-though-refused``, ``claim-expired``, ``binding-expired``, ``place-lost``."""
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    detail: str = ""
+
+
+class Accounts:
+    """Every node's account and every pod's entry. An entry stands in ``entries`` and, if it has a node, there too."""
+
+    def __init__(self, allocators: Allocators) -> None:
+        """Start empty."""
+        self.charges = Charges(allocators)
+        self.index = NodeIndex(frozenset(allocators))
+        self.views: dict[str, NodeView] = {}
+        self.entries: dict[str, Entry] = {}
+        self.notices: list[Notice] = []
+        self._by_name: dict[tuple[str, str], str] = {}
+        self._strays: dict[str, dict[str, Entry]] = {}
+        """Bound pods whose node is not known (yet, or any more), by node name."""
+
+    def named(self, namespace: str, name: str) -> Entry | None:
+        """Return the entry of the pod that was seen last under a name."""
+        return self.entries.get(self._by_name.get((namespace, name), ""))
+
+    def find(self, pod: PodRecord, *, avoid: frozenset[str] = frozenset()) -> Search:
+        """Return where ``pod`` would go now."""
+        return find_place(self.charges, self.index, self.views, pod.demand, pod.eligibility, avoid=avoid)
+
+    def note(self, kind: str, pod: PodRecord, node: str, detail: str = "") -> None:
+        """Keep a notice for the service."""
+        self.notices.append(Notice(kind, pod.uid, pod.namespace, pod.name, node, detail))
+
+    # --- entries ---
+
+    def bind(
+        self, pod: PodRecord, node: str, now_seconds: float, *, is_history: bool, until_seconds: float | None = None
+    ) -> None:
+        """Charge ``pod``, which has no entry, to a node; ``until_seconds``: by a binding that the watch has not shown.
+
+        A node that is not known (yet) has no account; its pods wait for it.
+        """
+        view = self.views.get(node)
+        if view is None:
+            entry = Entry(
+                pod,
+                EntryState.BOUND,
+                node,
+                until_seconds=until_seconds,
+                is_assumed=until_seconds is not None,
+            )
+            self._strays.setdefault(node, {})[pod.uid] = entry
+            self._remember(entry)
+            return
+        self.settle(
+            self.charges.bind(view, pod, now_seconds, is_history=is_history, assumed_until_seconds=until_seconds),
+            now_seconds,
+        )
+
+    def amend(self, entry: Entry) -> None:
+        """Replace the record of a bound pod; its place stays."""
+        view = self.views.get(entry.node)
+        if view is not None:
+            self.store(self.charges.amend(view, entry))
+            return
+        self._strays[entry.node][entry.uid] = entry
+        self._remember(entry)
+
+    def reserve(self, entry: Entry, now_seconds: float) -> None:
+        """Give an unbound pod its virtual place on ``entry.node``, which is known."""
+        self._remember(entry)
+        self.settle(self.charges.reserve(self.views[entry.node], entry), now_seconds)
+
+    def keep(self, entry: Entry) -> None:
+        """Keep an unbound pod that has no place."""
+        self._remember(entry)
+
+    def release(self, entry: Entry, now_seconds: float) -> None:
+        """Take ``entry`` out and free what it holds."""
+        del self.entries[entry.uid]
+        name = entry.pod.namespace, entry.pod.name
+        if self._by_name.get(name) == entry.uid:
+            del self._by_name[name]
+        view = self.views.get(entry.node)
+        if view is None:
+            strays = self._strays.get(entry.node)
+            if strays is not None:
+                strays.pop(entry.uid, None)
+                if not strays:
+                    del self._strays[entry.node]
+        elif entry.state is EntryState.BOUND:
+            self.settle(self.charges.unbind(view, entry.uid, now_seconds), now_seconds)
+        else:
+            self.settle(self.charges.free_virtual(view, entry.uid), now_seconds)
+
+    def plan(self, entry: Entry, now_seconds: float) -> None:
+        """Keep an unbound pod, with a virtual place if its kind of demand holds anything and there is room."""
+        self._remember(entry)
+        demand = entry.pod.demand
+        if not any(container.devices or demand.exclusive_cpus(container) for container in demand.containers):
+            return
+        node = entry.pod.nominated_node
+        if not node or not self.reserve_on(entry, node, now_seconds):
+            found = self.find(entry.pod)
+            if found.placement is not None:
+                self.reserve_on(entry, found.node, now_seconds)
+
+    def reserve_on(self, entry: Entry, node: str, now_seconds: float) -> bool:
+        """Give an unbound pod a virtual place on ``node`` if the node takes it; return whether it does."""
+        view = self.views.get(node)
+        if view is None or view.full_state is None:
+            return False
+        if not view.record.has_plain_room(view.full_totals, entry.pod.demand):
+            return False
+        placement = self.charges.place(view, view.full_state, entry.pod.demand)
+        if placement is None:
+            return False
+        placed = replace(entry, node=node, holding=placement.holding, places=placement.containers)
+        self.reserve(placed, now_seconds)
+        return True
+
+    def _remember(self, entry: Entry) -> None:
+        before = self.entries.get(entry.uid)
+        self.entries[entry.uid] = entry
+        pod = entry.pod
+        if before is None or before.pod.name != pod.name:
+            if before is not None and self._by_name.get((before.pod.namespace, before.pod.name)) == entry.uid:
+                del self._by_name[before.pod.namespace, before.pod.name]
+            self._by_name[pod.namespace, pod.name] = entry.uid
+
+    # --- nodes ---
+
+    def open_node(self, record: NodeRecord, now_seconds: float) -> None:
+        """Add a node or take over its new record."""
+        view = self.views.get(record.name)
+        if view is None:
+            view = self.charges.open(record, now_seconds)
+            for entry in self._strays.pop(record.name, {}).values():
+                until = entry.until_seconds if entry.is_assumed else None
+                view = self.charges.bind(view, entry.pod, now_seconds, is_history=True, assumed_until_seconds=until)
+        else:
+            old = view.record
+            if old == record:
+                return
+            if (old.machine, old.unhealthy, old.allocator) == (record.machine, record.unhealthy, record.allocator):
+                view = replace(view, record=record)
+            else:
+                view = self.charges.rebuild(view, record, now_seconds)
+        self.settle(view, now_seconds, is_new_record=True)
+
+    def close_node(self, name: str, now_seconds: float) -> None:
+        """Forget a node; its bound pods wait for it or for their end, its virtual places move elsewhere."""
+        view = self.views.pop(name, None)
+        if view is None:
+            return
+        self.index.drop(name)
+        for entry in view.bound:
+            stray = replace(entry, holding=None, places=())
+            self._strays.setdefault(name, {})[entry.uid] = stray
+            self.entries[entry.uid] = stray
+        for entry in view.virtual:
+            self._lose(entry, now_seconds)
+
+    def is_modelled(self, view: NodeView) -> bool:
+        """Return whether the kubelet model answers for the node, so that a surprise there means something."""
+        return view.record.machine is not None and view.record.allocator is AllocatorKind.KUBELET
+
+    # --- keeping everything in step ---
+
+    def settle(self, view: NodeView, now_seconds: float, *, is_new_record: bool = False) -> None:
+        """Store ``view`` with its virtual places computed anew; those that lost theirs are planned elsewhere."""
+        view, lost = self.charges.settle(view)
+        self.store(view, is_new_record=is_new_record)
+        for entry in lost:
+            self._lose(entry, now_seconds)
+
+    def store(self, view: NodeView, *, is_new_record: bool = False) -> None:
+        """Take over a settled account."""
+        name = view.record.name
+        before = self.views.get(name)
+        self.views[name] = view
+        for entry in (*view.bound, *view.virtual):
+            if self.entries.get(entry.uid) is not entry:
+                self._remember(entry)
+        if before is None or is_new_record:
+            self.index.put(view)
+        elif before.full_state != view.full_state or before.full_totals != view.full_totals:
+            self.index.put_room(view)
+        self.index.mark(view)
+
+    def _lose(self, entry: Entry, now_seconds: float) -> None:
+        """Reality took the virtual place of ``entry``: find another, or hold nothing."""
+        self.note("place-lost", entry.pod, entry.node)
+        self.plan(replace(entry, node="", holding=None, places=()), now_seconds)
