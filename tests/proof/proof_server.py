@@ -34,12 +34,10 @@ from webhook.service.meters import Meters  # noqa: E402
 from webhook.service.services import Services  # noqa: E402
 from webhook.service.settings_file import read_settings  # noqa: E402
 from webhook.service.steering_work import Steering  # noqa: E402
-from webhook.service.wiring import capacity_rules_of  # noqa: E402
+from webhook.service.wiring import LedgerSource, capacity_rules_of  # noqa: E402
 from webhook.wire.machine_classes import class_of  # noqa: E402
 from webhook.wire.nodes import read_node  # noqa: E402
 from webhook.wire.pod_records import read_pod_record  # noqa: E402
-
-HOLD_SECONDS = 0.6
 
 
 class Feeder:
@@ -111,7 +109,7 @@ def build(settings, kubeconfig, log):
     client = Client.from_environment(kubeconfig)
     steering = Steering(partial(nominate, client), log, clock.wall_seconds)
     feeder = Feeder(client, settings.capacity.machine_classes, None, log)
-    rules = capacity_rules_of(settings, ())
+    rules = capacity_rules_of(settings, LedgerSource())
     book = Book(
         Ledger({AllocatorKind.KUBELET: KubeletAllocator()}),
         rules,
@@ -124,8 +122,8 @@ def build(settings, kubeconfig, log):
     steering.start()
     feeder.start()
     doors = {
-        Endpoint.CAPACITY: Door(book.decide_capacity, 2.0, gives_way=True),
-        Endpoint.BIND: Door(lambda ask: book.decide_bind(ask, time.monotonic() + HOLD_SECONDS), 1.0, gives_way=True),
+        Endpoint.CAPACITY: Door(lambda ask, _until: book.decide_capacity(ask), 2.0, gives_way=True),
+        Endpoint.BIND: Door(book.decide_bind, 1.0, gives_way=True),
     }
     last = [0.0]
 

@@ -183,6 +183,11 @@ class Book:
         with self._lock:
             return self._ledger.entry(uid, namespace, name)
 
+    def views(self) -> Mapping[str, NodeView]:
+        """Return the account of every node by name, as it is now."""
+        with self._lock:
+            return dict(self._ledger.views)
+
     def view(self, node: str) -> NodeView | None:
         """Return the account of one node."""
         with self._lock:
