@@ -22,7 +22,7 @@ def read_kubelet_config(raw: JsonMap, path: str, faults: list[Malformed]) -> Kub
     topology = read_map(raw.get("topologyManagerPolicyOptions"), f"{path}.topologyManagerPolicyOptions", faults)
     cpu = read_map(raw.get("cpuManagerPolicyOptions"), f"{path}.cpuManagerPolicyOptions", faults)
     version = raw.get("version")
-    most_numa = topology.get("max-allowable-numa-nodes")
+    digits = str(topology.get("max-allowable-numa-nodes", ""))[:4]
     return KubeletConfig(
         policy=_one(raw.get("topologyManagerPolicy"), TopologyPolicy.NONE, f"{path}.topologyManagerPolicy", faults),
         scope=_one(raw.get("topologyManagerScope"), TopologyScope.CONTAINER, f"{path}.topologyManagerScope", faults),
@@ -34,7 +34,7 @@ def read_kubelet_config(raw: JsonMap, path: str, faults: list[Malformed]) -> Kub
         strict_cpu_reservation=_is_on(cpu, "strict-cpu-reservation"),
         prefer_align_cpus_by_uncore_cache=_is_on(cpu, "prefer-align-cpus-by-uncorecache"),
         prefer_closest_numa_nodes=_is_on(topology, "prefer-closest-numa-nodes"),
-        max_allowable_numa_nodes=int(most_numa) if isinstance(most_numa, int | str) else _FEWEST_NUMA_NODES,
+        max_allowable_numa_nodes=int(digits) if digits.isascii() and digits.isdigit() else _FEWEST_NUMA_NODES,
         static_memory=raw.get("memoryManagerPolicy") == "Static",
         minor_version=minor_version(read_text(version, f"{path}.version", faults)) or NEWEST_MODELLED_MINOR,
     )
@@ -68,7 +68,7 @@ def reserved_cpus(machine: Machine, raw: JsonMap, path: str, faults: list[Malfor
 
 
 def _is_on(options: JsonMap, name: str) -> bool:
-    return options.get(name) in {True, "true"}
+    return options.get(name) in (True, "true")
 
 
 def _one(value: object, default: Kind, path: str, faults: list[Malformed]) -> Kind:

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from webhook.core.machine import CpuLayout, DeviceLayout, MemoryLayout
-from webhook.core.masks import CpuListError, mask_of, members, parse_cpu_list
+from webhook.core.masks import HIGHEST_CPU_ID, CpuListError, mask_of, members, parse_cpu_list
 from webhook.core.pod import Malformed
 from webhook.wire.nodes import read_amounts
 from webhook.wire.shapes import JsonMap, describe, keyed, read_count, read_list, read_map, read_text
+
+MOST_NUMA_NODES: Final = 64
+"""No machine has more; a kubelet with any policy but none starts with 8, or as many as its option allows."""
+MOST_DEVICES: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,10 @@ class Layout:
 def read_layout(raw: JsonMap, path: str, faults: list[Malformed]) -> Layout | None:
     """Return the layout in ``raw`` (which keeps the schema); None where it is faulty."""
     before = len(faults)
-    numa = read_count(raw.get("numaNodes"), f"{path}.numaNodes", faults) or 0
+    numa = _count(raw, "numaNodes", 0, path, faults)
+    if not 0 < numa <= MOST_NUMA_NODES:
+        faults.append(Malformed(f"{path}.numaNodes", str(numa), f"1 to {MOST_NUMA_NODES}"))
+        return None
     threads = _count(raw, "threadsPerCore", 1, path, faults)
     cores = _cores(raw, numa, threads, path, faults)
     sockets = _count(raw, "sockets", numa, path, faults)
@@ -60,9 +68,12 @@ def read_memory(
 ) -> tuple[MemoryLayout, ...]:
     """Return each kind of memory of ``numa`` NUMA nodes, by the maps under ``layout`` and ``kubelet`` of a class."""
     path, kubelet_path = f"{class_path}.layout", f"{class_path}.kubelet"
-    totals = read_amounts({"memory": raw.get("memoryPerNUMANode")}, path, faults)
+    amounts = read_amounts({"memoryPerNUMANode": raw.get("memoryPerNUMANode")}, path, faults)
+    if not amounts and raw.get("memoryPerNUMANode") is None:
+        faults.append(Malformed(f"{path}.memoryPerNUMANode", "no amount", "the bytes of each NUMA node"))
+    totals = {"memory": amounts.get("memoryPerNUMANode", 0)}
     totals.update(read_amounts(raw.get("hugepagesPerNUMANode"), f"{path}.hugepagesPerNUMANode", faults))
-    if sum(amount for resource, amount in totals.items() if resource != "memory") > totals.get("memory", 0):
+    if amounts and sum(amount for resource, amount in totals.items() if resource != "memory") > totals.get("memory", 0):
         faults.append(Malformed(f"{path}.hugepagesPerNUMANode", "more than the memory", "a part of memoryPerNUMANode"))
     reserved = {resource: [0] * numa for resource in totals}
     for index, item in enumerate(read_list(kubelet.get("reservedMemory"), f"{kubelet_path}.reservedMemory", faults)):
@@ -84,8 +95,12 @@ def read_memory(
 
 
 def _count(raw: JsonMap, key: str, default: int, path: str, faults: list[Malformed]) -> int:
-    """Return the number under ``key``, or ``default`` where it is absent or 0."""
-    return read_count(raw.get(key), f"{path}.{key}", faults) or default
+    """Return the number under ``key``, or ``default`` where it is absent or 0; one beyond any machine is a fault."""
+    count = read_count(raw.get(key), f"{path}.{key}", faults) or default
+    if count > HIGHEST_CPU_ID:
+        faults.append(Malformed(f"{path}.{key}", describe(count), f"{HIGHEST_CPU_ID} at most"))
+        return default
+    return count
 
 
 def _cores(raw: JsonMap, numa: int, threads: int, path: str, faults: list[Malformed]) -> list[list[int]]:
@@ -104,6 +119,9 @@ def _cores(raw: JsonMap, numa: int, threads: int, path: str, faults: list[Malfor
             return []
         per_numa //= threads
     total = numa * per_numa
+    if total * threads > HIGHEST_CPU_ID + 1:
+        faults.append(Malformed(f"{path}.{given[0]}", f"{total * threads} CPUs", f"{HIGHEST_CPU_ID + 1} at most"))
+        return []
     if raw.get("siblings") == "adjacent":
         every = [mask_of(range(core * threads, (core + 1) * threads)) for core in range(total)]
     else:
@@ -174,6 +192,9 @@ def _devices(raw: object, numa: int, path: str, faults: list[Malformed]) -> tupl
             continue
         if listed is None:
             count = read_count(per_numa, f"{here}.perNUMANode", faults) or 0
+            if count * numa > MOST_DEVICES:
+                faults.append(Malformed(here, f"{describe(count)} on each", f"{MOST_DEVICES} devices at most"))
+                continue
             homes = [1 << position for position in range(numa) for _ in range(count)]
         else:
             rows = read_list(listed, here, faults)

@@ -81,7 +81,7 @@ def read_machine_class(raw: object, path: str, faults: list[Malformed]) -> Machi
     if len(faults) > before:
         return None
     labels = read_text_map(declared.get("matchLabels"), f"{path}.matchLabels", faults)
-    kind = AllocatorKind(declared.get("allocator") or "kubelet")
+    kind = AllocatorKind.SCHEDULER if declared.get("allocator") == "scheduler" else AllocatorKind.KUBELET
     return MachineClass(name, tuple(sorted(labels.items())), machine, kind, tuple(sorted(offered.items())))
 
 
