@@ -3,8 +3,8 @@
 Each condition reads "the number under ``key`` is at least ``need``". Keys:
 
 * ``("machine", resource, 0)``: 1 + what is free on the whole machine (``cpu``: exclusive CPUs; else healthy devices);
-* ``("numa", resource, n)``: 1 + the most CPUs free on one NUMA node that has at least *n* free devices of ``resource``
-  (*n* = 0: that hosts the resource at all), 0 where there is no such NUMA node; ``("numa", "", 0)``: any NUMA node.
+* ``("numa", resource, n)``, *n* > 0: 1 + the most CPUs free on one NUMA node that has at least *n* free devices of
+  ``resource``, 0 where there is no such NUMA node; ``("numa", "", 0)``: on any NUMA node.
 
 For single-numa-node with one-NUMA-id devices the conditions of one unit are also sufficient when it asks for one device
 resource (``domain/kubelet-topology.md`` 1.8, reduced rules).
@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from webhook.core.demand import ContainerDemand, PodDemand
+from webhook.core.kubelet.requests import most_at_once
+from webhook.core.kubelet.versions import rules_of
 from webhook.core.machine import Machine, NodeState, TopologyPolicy, TopologyScope
 from webhook.core.pod import ContainerKind
 
@@ -51,7 +53,7 @@ def numa_room(machine: Machine, state: NodeState) -> dict[RoomKey, int]:
             reverse=True,
         )
         at = 0
-        for count in range(max((mask.bit_count() for mask in by_numa), default=0), -1, -1):
+        for count in range(max((mask.bit_count() for mask in by_numa), default=0), 0, -1):
             while at < len(pairs) and pairs[at][0] >= count:
                 widest = max(widest, pairs[at][1])
                 at += 1
@@ -63,18 +65,22 @@ def numa_room(machine: Machine, state: NodeState) -> dict[RoomKey, int]:
 def conditions(machine: Machine, demand: PodDemand) -> tuple[tuple[RoomKey, int], ...]:
     """Return the conditions (key, need) that must all hold; else the kubelet of ``machine`` refuses for sure."""
     pins = machine.kubelet.static_cpus
+    rules = rules_of(machine.kubelet.minor_version)
+
+    def at_once(amount: Callable[[ContainerDemand], int]) -> int:
+        return most_at_once(demand.containers, amount, with_sidecars=rules.sidecars_keep_their_share)
 
     def cpus(container: ContainerDemand) -> int:
         return demand.exclusive_cpus(container) if pins else 0
 
-    result: list[tuple[RoomKey, int]] = [(("machine", "cpu", 0), peak(demand, cpus) + 1)]
+    result: list[tuple[RoomKey, int]] = [(("machine", "cpu", 0), at_once(cpus) + 1)]
     asked = {resource for container in demand.containers for resource, _ in container.devices}
     hinted: dict[str, Callable[[ContainerDemand], int]] = {}
     for index, layout in enumerate(machine.devices):
         if layout.resource not in asked:
             continue
         count = count_of(layout.resource)
-        result.append((("machine", layout.resource, 0), peak(demand, count) + 1))
+        result.append((("machine", layout.resource, 0), at_once(count) + 1))
         if gives_hints(machine, index):
             hinted[layout.resource] = count
     if machine.kubelet.policy is TopologyPolicy.SINGLE_NUMA_NODE:
@@ -89,8 +95,16 @@ def _single_numa_conditions(
     hinted: dict[str, Callable[[ContainerDemand], int]],
 ) -> Iterable[tuple[RoomKey, int]]:
     if machine.kubelet.scope is TopologyScope.POD:
-        named = {resource for container in demand.containers for resource, _ in container.devices}
-        yield from _unit(peak(demand, cpus), [(r, peak(demand, count)) for r, count in hinted.items() if r in named])
+        rules = rules_of(machine.kubelet.minor_version)
+        pod_devices = [
+            (
+                resource,
+                most_at_once(demand.containers, count, with_sidecars=rules.sidecars_add_to_device_total),
+            )
+            for resource, count in hinted.items()
+        ]
+        pod_cpus = most_at_once(demand.containers, cpus, with_sidecars=rules.sidecars_keep_their_share)
+        yield from _unit(pod_cpus, pod_devices)
         return
     for container in demand.containers:
         named = {resource for resource, _ in container.devices}
@@ -99,8 +113,9 @@ def _single_numa_conditions(
 
 def _unit(cpus: int, devices: list[tuple[str, int]]) -> Iterable[tuple[RoomKey, int]]:
     for resource, count in devices:
-        yield ("numa", resource, count), cpus + 1
-    if cpus and not devices:
+        if count:  # a request for none can be met on a NUMA node without the resource, by some kubelets
+            yield ("numa", resource, count), cpus + 1
+    if cpus:
         yield ("numa", "", 0), cpus + 1
 
 

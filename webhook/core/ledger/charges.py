@@ -1,16 +1,20 @@
 """One node's account: charging pods to it and discharging them, as functions from ``NodeView`` to ``NodeView``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from webhook.core.demand import PodDemand
 from webhook.core.ledger.holdings import Told, held_alone, holding_on, is_within, told
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeRecord, NodeView, PodRecord
-from webhook.core.machine import NodeState
+from webhook.core.machine import Machine, NodeState
 from webhook.core.occupancy import give_back, holds_nothing, holds_unhealthy, is_free, take
 from webhook.core.placement import Allocator, ContainerPlace, Holding, Placement
 
 Allocators = Mapping[AllocatorKind, Allocator]
+
+VERDICTS_REMEMBERED: Final = 16384
+"""Pairs of machine class and pod shape whose verdict on the empty machine is kept: a cluster has some hundreds."""
 
 
 def with_pod(totals: Mapping[str, int], demand: PodDemand) -> dict[str, int]:
@@ -33,9 +37,10 @@ def without_pod(totals: Mapping[str, int], demand: PodDemand) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Charges:
-    """The account's rules; holds nothing but the allocator models."""
+    """The account's rules; holds nothing but the allocator models and what they say of empty machines."""
 
     allocators: Allocators
+    _on_empty: dict[tuple[AllocatorKind, Machine, PodDemand], bool] = field(default_factory=dict, compare=False)
 
     def open(self, record: NodeRecord, now_seconds: float) -> NodeView:
         """Return the account of a node with nothing on it."""
@@ -53,6 +58,20 @@ class Charges:
             return Placement(Holding(0, (0,) * len(record.machine.devices)), places, state)
         answer = allocator.place(record.machine, state, demand)
         return answer if isinstance(answer, Placement) else None
+
+    def takes_empty(self, kind: AllocatorKind, machine: Machine, demand: PodDemand) -> bool:
+        """Return whether ``machine``, empty and healthy, takes ``demand``; True where there is no model for it."""
+        allocator = self.allocators.get(kind)
+        if allocator is None:
+            return True
+        key = kind, machine, demand
+        verdict = self._on_empty.get(key)
+        if verdict is None:
+            if len(self._on_empty) >= VERDICTS_REMEMBERED:
+                self._on_empty.clear()
+            verdict = isinstance(allocator.place(machine, NodeState.empty(machine), demand), Placement)
+            self._on_empty[key] = verdict
+        return verdict
 
     # --- bound pods ---
 
