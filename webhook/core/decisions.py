@@ -13,6 +13,8 @@ Subject = Pod | Workload | Binding | NodeLabels
 class Endpoint(enum.Enum):
     """Which question is asked: one URL path each."""
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own hash is a call in Python for each look-up
+
     MUTATE = "mutate"
     VALIDATE = "validate"
     CAPACITY = "capacity"
@@ -21,6 +23,8 @@ class Endpoint(enum.Enum):
 
 class Operation(enum.Enum):
     """Operations of an admission request."""
+
+    __hash__ = object.__hash__  # as above
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 class Severity(enum.Enum):
     """How much a finding weighs. ERROR refuses; WARNING is said and allowed."""
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own hash is a call in Python for each look-up
+
     ERROR = "error"
     WARNING = "warning"
 
 
 class Family(enum.Enum):
     """Rule families that the settings switch to deny, warn or off, each by itself (issue 3)."""
+
+    __hash__ = object.__hash__  # as above
 
     SPEC = "spec"
     """The NUMA spec annotation and ``cpuset-scheduler``: form, keys, homes, near misses."""

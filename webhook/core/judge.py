@@ -1,6 +1,7 @@
 """Every finding of a pod, a workload or a node: what validate and ``check`` say of it."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from webhook.core.dialect import Case, Stage
 from webhook.core.findings import Finding
@@ -63,16 +64,24 @@ def judge_node(node: NodeLabels, rules: Rules, *, old: NodeLabels | None = None)
 
 
 def pod_findings(pod: Pod, rules: Rules, stage: Stage) -> Iterator[Finding]:
-    """Yield the findings of every dialect whose mark ``pod`` carries, before any mode is applied.
+    """Yield the findings of every dialect whose mark ``pod`` carries, before any mode is applied."""
+    return case_findings(pod, cases_of(pod, rules, stage))
+
+
+def case_findings(pod: Pod, cases: tuple[Case, ...]) -> Iterator[Finding]:
+    """Yield the findings of ``pod``, whose ``cases`` are made already.
 
     Of a field that cannot be read, only that is said: what a rule makes of its absence would mislead.
     """
-    unreadable = {fault.path for fault in pod.malformed}
-    for case in cases_of(pod, rules, stage):
-        for rule in case.dialect.rules:
-            for finding in rule(case):
-                if finding.path not in unreadable or finding.code == FIELD_UNREADABLE.code:
-                    yield finding
+    for case in cases:
+        found = chain.from_iterable(rule(case) for rule in case.dialect.rules)
+        if not pod.malformed:
+            yield from found
+            continue
+        unreadable = {fault.path for fault in pod.malformed}
+        for finding in found:
+            if finding.path not in unreadable or finding.code == FIELD_UNREADABLE.code:
+                yield finding
 
 
 def carries_mark(pod: Pod, rules: Rules) -> bool:

@@ -48,13 +48,13 @@ class RuleModes:
 
     def apply(self, findings: Iterable[Finding], namespace: str) -> tuple[Finding, ...]:
         """Return the findings as they weigh in ``namespace``, equal ones once, in their order."""
-        weighed: dict[Finding, None] = {}
+        weighed: list[Finding] = []
         for finding in findings:
             mode = self.mode(finding.family, namespace)
             if mode is not Mode.OFF:
                 softened = mode is Mode.WARN or self.enforcement is Enforcement.WARN
-                weighed[finding.as_warning() if softened else finding] = None
-        return tuple(weighed)
+                weighed.append(finding.as_warning() if softened else finding)
+        return tuple(dict.fromkeys(weighed)) if len(weighed) > 1 else tuple(weighed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,8 @@ class Quantity:
     @property
     def as_stored(self) -> "Quantity":
         """The amount as a pod of the API server holds it: rounded away from zero to a thousandth."""
+        if not self.nanos % NANOS_PER_MILLI:
+            return self
         return Quantity(self.millicores * NANOS_PER_MILLI)
 
     def nearest_whole(self) -> int:

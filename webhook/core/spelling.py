@@ -2,11 +2,17 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
 
 from webhook.core.quantity import NANOS, Quantity
 
 _SHOWN_CHARACTERS = 80
 _WORD = re.compile(r"[a-z0-9]+")
+_LONGEST_KEY_CHARACTERS: Final = 317
+"""A prefix of 253 characters, a slash, a name of 63: longer texts are no keys and never reach a cache."""
+_CACHE_ENTRIES: Final = 4096
+"""A cluster repeats few keys; full of the longest ones the cache holds less than three megabytes."""
 
 
 def plain(text: str) -> str:
@@ -60,7 +66,14 @@ def one_of(words: Iterable[str]) -> str:
 
 def folded(text: str) -> str:
     """Return ``text`` without case, separators and spaces."""
+    return _folded_key(text) if len(text) <= _LONGEST_KEY_CHARACTERS else _folded(text)
+
+
+def _folded(text: str) -> str:
     return "".join(_WORD.findall(text.lower()))
+
+
+_folded_key = lru_cache(maxsize=_CACHE_ENTRIES)(_folded)
 
 
 def nearest(name: str, candidates: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from webhook.core.dialect import Case, Dialect, Stage
 from webhook.core.findings import Family, Finding
-from webhook.core.judge import cases_of, pod_findings
+from webhook.core.judge import case_findings, cases_of, pod_findings
 from webhook.core.marks import speaks_of_a_policy
 from webhook.core.modes import Rules
 from webhook.core.pod import NumaSpec, Pod
@@ -44,7 +44,7 @@ def update_findings(old: Pod, new: Pod, rules: Rules, username: str) -> Iterator
             refused.add(finding.path)
             yield finding
         yield from changed(dialect, old, new, username, rules.result_writers)
-    for finding in _fresh(old, new, rules, after):
+    for finding in _fresh(old, rules, new, after):
         if finding.path in refused:  # whatever else is wrong with it, it may not change at all
             continue
         if finding.code in SPELLING_ONLY and finding.path in respelt:
@@ -56,7 +56,7 @@ def update_findings(old: Pod, new: Pod, rules: Rules, username: str) -> Iterator
 
 def resize_findings(old: Pod, new: Pod, rules: Rules) -> Iterator[Finding]:
     """Yield what a resize makes wrong with the CPUs of a pod that was right before."""
-    for finding in _fresh(old, new, rules, cases_of(new, rules, Stage.UPDATE)):
+    for finding in _fresh(old, rules, new, cases_of(new, rules, Stage.UPDATE)):
         if finding.family in _RESIZABLE:
             yield finding
 
@@ -89,12 +89,13 @@ def _same_to_us(old: Pod, new: Pod) -> bool:
     )
 
 
-def _fresh(old: Pod, new: Pod, rules: Rules, after: tuple[Case, ...]) -> Iterator[Finding]:
+def _fresh(old: Pod, rules: Rules, new: Pod, after: tuple[Case, ...]) -> Iterator[Finding]:
     """Yield the findings of ``new`` that ``old`` did not have."""
-    if not after:
+    found = tuple(case_findings(new, after))
+    if not found:  # as most updates: then nobody asks what the old pod had
         return
     before = {(finding.code, finding.path, finding.found) for finding in pod_findings(old, rules, Stage.UPDATE)}
-    for finding in pod_findings(new, rules, Stage.UPDATE):
+    for finding in found:
         if (finding.code, finding.path, finding.found) not in before:
             yield finding
 

@@ -18,6 +18,8 @@ from webhook.wire.shapes import describe, read_map, read_text_map
 Operation = dict[str, object]
 """One operation: ``op``, ``path`` and, except for ``remove``, ``value``."""
 
+_Container = dict[str, object] | list[object]
+
 _AFFINITY: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 _ARRAY_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
@@ -32,9 +34,8 @@ def proven_patch(raw: Mapping[str, object], edits: Sequence[Edit]) -> list[Opera
     Raises:
         PatchError: a place is of a wrong type, or the patched object, read again, does not show every edit.
     """
-    patch = build_patch(raw, edits)
+    patch, patched = _built(raw, edits)
     if patch:
-        patched = apply_patch(raw, patch)
         for edit in edits:
             if not shows(patched, edit):
                 raise PatchError(f"the patched object does not show {edit}.")
@@ -47,14 +48,20 @@ def build_patch(raw: Mapping[str, object], edits: Sequence[Edit]) -> list[Operat
     Raises:
         PatchError: a place that an edit needs holds a value of a wrong type.
     """
+    return _built(raw, edits)[0]
+
+
+def _built(raw: Mapping[str, object], edits: Sequence[Edit]) -> tuple[list[Operation], Mapping[str, object]]:
+    """Return the operations, and the object that they make of ``raw``: each edit is built on what the last one left."""
     patch: list[Operation] = []
-    current: Mapping[str, object] = raw
+    copy = _Copy(raw)
     for edit in edits:
+        current = copy.document
         further = _set_annotation(current, edit) if isinstance(edit, SetAnnotation) else _require(current, edit)
-        if further:
-            current = apply_patch(current, further)
-            patch.extend(further)
-    return patch
+        for operation in further:
+            copy.apply(operation)
+        patch.extend(further)
+    return patch, copy.document
 
 
 def shows(raw: Mapping[str, object], edit: Edit) -> bool:
@@ -145,38 +152,66 @@ def escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
+def names_of(pointer: str) -> list[str]:
+    """Return the steps of a JSON pointer, the empty one before the first slash included."""
+    names = pointer.split("/")
+    return [name.replace("~1", "/").replace("~0", "~") for name in names] if "~" in pointer else names
+
+
 def apply_patch(raw: Mapping[str, object], patch: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
     """Return what ``raw`` is after ``patch`` (``add``, ``replace``, ``remove``); ``raw`` itself is left alone.
 
-    Only the maps and lists on the way to a change are copied, so a deeply nested object costs nothing.
+    Only the maps and lists on the way to a change are copied, each once, so a deeply nested object costs nothing.
 
     Raises:
         PatchError: an operation is none of the three, or its place does not exist.
     """
-    document: object = raw
+    copy = _Copy(raw)
     for operation in patch:
-        document = _applied(document, operation)
-    if not isinstance(document, dict):
-        raise PatchError(f"the patched object is {describe(document)}, wanted a map.")
-    return document
+        copy.apply(operation)
+    return copy.document
 
 
-def _applied(document: object, operation: Mapping[str, object]) -> object:
-    op, pointer = operation.get("op"), operation.get("path")
-    if op not in ("add", "replace", "remove") or not isinstance(pointer, str) or not pointer.startswith("/"):
-        raise PatchError(f"{describe(op)} at {describe(pointer)} is no operation on a member.")
-    names = [name.replace("~1", "/").replace("~0", "~") for name in pointer[1:].split("/")]
-    root = holder = _copied(document, pointer)
-    for name in names[:-1]:
-        key = _key(holder, name, pointer)
-        inner = _copied(holder[key], pointer)  # type: ignore[index] # _key has matched the key to the container
-        holder[key] = inner  # type: ignore[index] # likewise
-        holder = inner
-    _change(holder, names[-1], str(op), operation.get("value"), pointer)
-    return root
+class _Copy:
+    """An object that is changed by operations, and shares with the original whatever they do not touch."""
+
+    def __init__(self, original: object) -> None:
+        self._root = original
+        self._own: dict[int, _Container] = {}
+        """The maps and lists that are copies of ours already, by identity."""
+
+    @property
+    def document(self) -> Mapping[str, object]:
+        if isinstance(self._root, dict):
+            return self._root
+        raise PatchError(f"the patched object is {describe(self._root)}, wanted a map.")
+
+    def apply(self, operation: Mapping[str, object]) -> None:
+        op, pointer = operation.get("op"), operation.get("path")
+        if op not in ("add", "replace", "remove") or not isinstance(pointer, str) or not pointer.startswith("/"):
+            raise PatchError(f"{describe(op)} at {describe(pointer)} is no operation on a member.")
+        _, *way, last = names_of(pointer)
+        self._root = holder = self._owned(self._root, pointer)
+        for name in way:
+            key = _key(holder, name, pointer)
+            inner = self._owned(holder[key], pointer)  # type: ignore[index] # _key has matched the key to the container
+            holder[key] = inner  # type: ignore[index] # likewise
+            holder = inner
+        _change(holder, last, str(op), operation.get("value"), pointer)
+
+    def _owned(self, container: object, pointer: str) -> "_Container":
+        """Return ``container`` if it is a copy of ours, else a copy of it."""
+        own = self._own.get(id(container))
+        if own is not None:
+            return own
+        if not isinstance(container, dict | list):
+            raise PatchError(f"{pointer}: found {describe(container)} on the way, wanted a map or a list.")
+        copied: _Container = container.copy()
+        self._own[id(copied)] = copied
+        return copied
 
 
-def _change(holder: dict[str, object] | list[object], name: str, op: str, value: object, pointer: str) -> None:
+def _change(holder: _Container, name: str, op: str, value: object, pointer: str) -> None:
     if op == "add" and isinstance(holder, list):
         index = len(holder) if name == "-" else _index(name, len(holder), pointer)
         holder.insert(index, value)
@@ -188,13 +223,7 @@ def _change(holder: dict[str, object] | list[object], name: str, op: str, value:
         holder[_key(holder, name, pointer)] = value  # type: ignore[index] # likewise
 
 
-def _copied(container: object, pointer: str) -> dict[str, object] | list[object]:
-    if isinstance(container, dict | list):
-        return container.copy()
-    raise PatchError(f"{pointer}: found {describe(container)} on the way, wanted a map or a list.")
-
-
-def _key(container: dict[str, object] | list[object], name: str, pointer: str) -> str | int:
+def _key(container: _Container, name: str, pointer: str) -> str | int:
     """Return the existing key of a map or index of a list that ``name`` means."""
     if isinstance(container, list):
         return _index(name, len(container) - 1, pointer)

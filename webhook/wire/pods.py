@@ -23,11 +23,15 @@ from webhook.wire.shapes import (
     JsonMap,
     child,
     describe,
+    list_in,
+    map_in,
+    quantities_in,
     read_list,
     read_map,
     read_quantities,
     read_text,
     read_text_map,
+    text_in,
 )
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
@@ -44,9 +48,9 @@ def read_pod(raw: object, *, namespace: str = "", homes: tuple[SpecHome, ...] = 
     faults: list[Malformed] = []
     pod = read_map(raw, "", faults)
     return read_pod_parts(
-        read_map(pod.get("metadata"), "metadata", faults),
-        read_map(pod.get("spec"), "spec", faults),
-        status=read_map(pod.get("status"), "status", faults),
+        map_in(pod, "metadata", "", faults),
+        map_in(pod, "spec", "", faults),
+        status=map_in(pod, "status", "", faults),
         namespace=namespace,
         homes=homes,
         faults=faults,
@@ -65,45 +69,45 @@ def read_pod_parts(
     """Return the pod whose metadata, spec and status stand apart; ``faults`` holds what was malformed on the way."""
     annotations = read_text_map(metadata.get("annotations"), "metadata.annotations", faults)
     owner_kind, owner_name = _controller(metadata.get("ownerReferences"), faults)
-    pod_resources = read_map(spec.get("resources"), "spec.resources", faults)
+    pod_resources = map_in(spec, "resources", "spec", faults)
     priority = spec.get("priority")
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
         faults.append(Malformed("spec.priority", describe(priority), "a whole number"))
         priority = None
     return Pod(
-        namespace=namespace or read_text(metadata.get("namespace"), "metadata.namespace", faults),
-        name=read_text(metadata.get("name"), "metadata.name", faults),
-        generate_name=read_text(metadata.get("generateName"), "metadata.generateName", faults),
-        uid=read_text(metadata.get("uid"), "metadata.uid", faults),
+        namespace=namespace or text_in(metadata, "namespace", "metadata", faults),
+        name=text_in(metadata, "name", "metadata", faults),
+        generate_name=text_in(metadata, "generateName", "metadata", faults),
+        uid=text_in(metadata, "uid", "metadata", faults),
         labels=read_text_map(metadata.get("labels"), "metadata.labels", faults),
         annotations=annotations,
         numa_specs=read_numa_specs(annotations, homes),
         containers=_containers(spec, faults),
         pod_requests=_pod_level(pod_resources, "requests", faults),
         pod_limits=_pod_level(pod_resources, "limits", faults),
-        overhead=read_quantities(spec.get("overhead"), "spec.overhead", faults),
-        node_name=read_text(spec.get("nodeName"), "spec.nodeName", faults),
+        overhead=quantities_in(spec, "overhead", "spec", faults),
+        node_name=text_in(spec, "nodeName", "spec", faults),
         node_selector=read_text_map(spec.get("nodeSelector"), "spec.nodeSelector", faults),
         required_terms=read_required_terms(spec, faults),
         tolerations=_tolerations(spec.get("tolerations"), faults),
-        scheduler_name=read_text(spec.get("schedulerName"), "spec.schedulerName", faults),
+        scheduler_name=text_in(spec, "schedulerName", "spec", faults),
         priority=priority or 0,
-        priority_class_name=read_text(spec.get("priorityClassName"), "spec.priorityClassName", faults),
+        priority_class_name=text_in(spec, "priorityClassName", "spec", faults),
         scheduling_gates=_gates(spec.get("schedulingGates"), faults),
-        has_resource_claims=bool(read_list(spec.get("resourceClaims"), "spec.resourceClaims", faults)),
+        has_resource_claims=bool(list_in(spec, "resourceClaims", "spec", faults)),
         owner_kind=owner_kind,
         owner_name=owner_name,
         is_mirror=MIRROR_ANNOTATION in annotations,
         is_deleting=metadata.get("deletionTimestamp") is not None,
-        phase=read_text(status.get("phase"), "status.phase", faults),
+        phase=text_in(status, "phase", "status", faults),
         malformed=tuple(faults),
     )
 
 
 def read_required_terms(spec: JsonMap, faults: list[Malformed]) -> tuple[NodeSelectorTerm, ...] | None:
     """Return the required node selector terms of a pod spec, one for each of the list, or None without any."""
-    affinity = read_map(spec.get("affinity"), "spec.affinity", faults)
-    node_affinity = read_map(affinity.get("nodeAffinity"), "spec.affinity.nodeAffinity", faults)
+    affinity = map_in(spec, "affinity", "spec", faults)
+    node_affinity = map_in(affinity, "nodeAffinity", "spec.affinity", faults)
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is None:
         return None
@@ -126,11 +130,11 @@ def _requirements(raw: object, path: str, faults: list[Malformed]) -> tuple[Requ
     for index, item in enumerate(read_list(raw, path, faults)):
         here = f"{path}[{index}]"
         requirement = read_map(item, here, faults)
-        operator = read_text(requirement.get("operator"), f"{here}.operator", faults)
-        values = read_list(requirement.get("values"), f"{here}.values", faults)
+        operator = text_in(requirement, "operator", here, faults)
+        values = list_in(requirement, "values", here, faults)
         requirements.append(
             Requirement(
-                key=read_text(requirement.get("key"), f"{here}.key", faults),
+                key=text_in(requirement, "key", here, faults),
                 operator=_OPERATORS.get(operator, operator),
                 values=tuple(
                     read_text(value, f"{here}.values[{position}]", faults) for position, value in enumerate(values)
@@ -167,12 +171,12 @@ def read_container(raw: object, kind: ContainerKind, path: str, faults: list[Mal
     if kind is ContainerKind.INIT and container.get("restartPolicy") == "Always":
         kind = ContainerKind.SIDECAR
     return Container(
-        name=read_text(container.get("name"), f"{path}.name", faults),
+        name=text_in(container, "name", path, faults),
         kind=kind,
         path=path,
-        requests=read_quantities(resources.get("requests"), f"{resources_path}.requests", faults),
-        limits=read_quantities(resources.get("limits"), f"{resources_path}.limits", faults),
-        claims=bool(read_list(resources.get("claims"), f"{resources_path}.claims", faults)),
+        requests=quantities_in(resources, "requests", resources_path, faults),
+        limits=quantities_in(resources, "limits", resources_path, faults),
+        claims=bool(list_in(resources, "claims", resources_path, faults)),
     )
 
 
@@ -189,10 +193,10 @@ def _tolerations(raw: object, faults: list[Malformed]) -> tuple[Toleration, ...]
         toleration = read_map(item, path, faults)
         tolerations.append(
             Toleration(
-                read_text(toleration.get("key"), f"{path}.key", faults),
-                read_text(toleration.get("operator"), f"{path}.operator", faults),
-                read_text(toleration.get("value"), f"{path}.value", faults),
-                read_text(toleration.get("effect"), f"{path}.effect", faults),
+                text_in(toleration, "key", path, faults),
+                text_in(toleration, "operator", path, faults),
+                text_in(toleration, "value", path, faults),
+                text_in(toleration, "effect", path, faults),
             )
         )
     return tuple(tolerations)
@@ -202,7 +206,7 @@ def _gates(raw: object, faults: list[Malformed]) -> tuple[str, ...]:
     gates: list[str] = []
     for index, item in enumerate(read_list(raw, "spec.schedulingGates", faults)):
         path = f"spec.schedulingGates[{index}]"
-        gates.append(read_text(read_map(item, path, faults).get("name"), f"{path}.name", faults))
+        gates.append(text_in(read_map(item, path, faults), "name", path, faults))
     return tuple(gates)
 
 
@@ -212,9 +216,7 @@ def _controller(raw: object, faults: list[Malformed]) -> tuple[str, str]:
         path = f"metadata.ownerReferences[{index}]"
         owner = read_map(item, path, faults)
         if owner.get("controller") is True:
-            return read_text(owner.get("kind"), f"{path}.kind", faults), read_text(
-                owner.get("name"), f"{path}.name", faults
-            )
+            return text_in(owner, "kind", path, faults), text_in(owner, "name", path, faults)
     return "", ""
 
 
@@ -224,3 +226,13 @@ def raw_annotations(metadata: object) -> Mapping[str, object]:
         return {}
     annotations = metadata.get("annotations")
     return annotations if isinstance(annotations, dict) else {}
+
+
+def has_same_pod(new: JsonMap, old: JsonMap) -> bool:
+    """Return whether nothing that a rule reads differs between two pods as they came: status and finalizers may."""
+    metadata, before = new.get("metadata"), old.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(before, dict):
+        return False
+    return all(metadata.get(name) == before.get(name) for name in ("annotations", "labels")) and (
+        new.get("spec") == old.get("spec")
+    )

@@ -9,7 +9,7 @@ Errors::
 A pod that is not acceptable is no error here; it is a finding later on.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,10 +18,10 @@ import orjson
 from webhook.core.decisions import Ask, Operation, Subject
 from webhook.core.pod import Binding, Malformed, NodeLabels
 from webhook.wire.plain_text import plain
-from webhook.wire.pods import raw_annotations, read_pod
-from webhook.wire.shapes import describe, read_map, read_text, read_text_map
-from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
-from webhook.wire.workloads import read_workload, workload_annotations
+from webhook.wire.pods import has_same_pod, raw_annotations, read_pod
+from webhook.wire.shapes import JsonMap, describe, read_map, read_text, read_text_map
+from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable, WorkloadKind
+from webhook.wire.workloads import has_same_templates, read_workload, workload_annotations
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -68,9 +68,10 @@ def decode_review(body: bytes, *, wants: Wants | None = None, kinds: KindTable =
 
     ``Ask.subject`` is the object and ``Ask.old`` the oldObject, parsed by the resource: ``pods`` with their
     subresources ``ephemeralcontainers`` and ``resize``, ``pods/binding`` and the older ``bindings``, ``nodes``, and the
-    workloads of ``kinds``. Both are None for any other resource, and where ``wants`` is given and says no to the
-    annotations of the object's and the oldObject's pods: most pods are not ours, and cost no more than a look. Nodes
-    and bindings are cheap, and always parsed.
+    workloads of ``kinds``. Both are None for any other resource. Where ``wants`` is given, they are None as well if it
+    says no to the annotations of the object's and the oldObject's pods, for most pods are not ours and should cost no
+    more than a look; and if metadata and spec of those pods are the same before and after, as in most updates that are
+    ours. Nodes and bindings are cheap, and always parsed.
 
     Raises:
         NotJson: not UTF-8, not JSON, nested deeper than 1,024 levels.
@@ -122,11 +123,7 @@ def _review(request: Mapping[str, object], wants: Wants | None, kinds: KindTable
         namespace,
         kinds,
     )
-    judged = (
-        wants is None
-        or not reader.holds_pods
-        or any(wants(each) for raw in (new, old) if raw is not None for each in reader.marks(raw))
-    )
+    judged = wants is None or not reader.holds_pods or reader.is_wanted(wants, new, old)
     ask = Ask(
         operation=operation,
         namespace=namespace,
@@ -159,13 +156,22 @@ class _Reader:
         """Whether the objects are neither bindings nor nodes."""
         return self.resource not in ("bindings", "nodes") and self.subresource != "binding"
 
-    def marks(self, raw: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-        """Yield the annotations of each pod in ``raw``, unread."""
-        row = self.kinds.get(self.kind) if not self.subresource else None
-        if row is not None:
-            yield from workload_annotations(raw, row)
+    @property
+    def row(self) -> WorkloadKind | None:
+        """The row of the object's kind; None for what is no workload, and for subresources (``scale``)."""
+        return self.kinds.get(self.kind) if not self.subresource else None
+
+    def is_wanted(self, wants: Wants, new: JsonMap | None, old: JsonMap | None) -> bool:
+        """Return whether a pod of the two objects is wanted, and something that a rule reads may have changed."""
+        row = self.row
+        objects = [raw for raw in (new, old) if raw is not None]
+        if row is None:
+            marked = any(wants(raw_annotations(raw.get("metadata"))) for raw in objects)
         else:
-            yield raw_annotations(raw.get("metadata"))
+            marked = any(wants(each) for raw in objects for each in workload_annotations(raw, row))
+        if not marked or new is None or old is None:
+            return marked
+        return not (has_same_pod(new, old) if row is None else has_same_templates(new, old, row))
 
     def subject(self, raw: Mapping[str, object]) -> Subject | None:
         """Return what ``raw`` is, parsed, or None where it is nothing of ours."""
@@ -176,7 +182,7 @@ class _Reader:
                 return read_binding(raw, namespace=self.namespace)
             if self.resource == "nodes" and not self.subresource:
                 return read_node_labels(raw)
-        row = self.kinds.get(self.kind) if not self.subresource else None
+        row = self.row
         return None if row is None else read_workload(raw, row, namespace=self.namespace)
 
 

@@ -53,6 +53,27 @@ def describe(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def map_in(holder: JsonMap, name: str, path: str, faults: list[Malformed]) -> JsonMap:
+    """Return member ``name`` of ``holder``, which stands at ``path``, if it is a map, else an empty one.
+
+    This and its like write the member's own path only for a fault: a pod has a hundred members, and few have faults.
+    """
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {} if value is None else read_map(value, child(path, name), faults)
+
+
+def list_in(holder: JsonMap, name: str, path: str, faults: list[Malformed]) -> list[object]:
+    """Return member ``name`` of ``holder`` if it is a list, else an empty one."""
+    value = holder.get(name)
+    return value if isinstance(value, list) else [] if value is None else read_list(value, child(path, name), faults)
+
+
+def text_in(holder: JsonMap, name: str, path: str, faults: list[Malformed]) -> str:
+    """Return member ``name`` of ``holder`` if it is a text, else an empty one."""
+    value = holder.get(name)
+    return value if isinstance(value, str) else "" if value is None else read_text(value, child(path, name), faults)
+
+
 def read_map(value: object, path: str, faults: list[Malformed]) -> JsonMap:
     """Return ``value`` if it is a map, else an empty one."""
     if isinstance(value, dict):
@@ -114,24 +135,24 @@ def read_quantities(value: object, path: str, faults: list[Malformed]) -> Mappin
     amounts: dict[str, Quantity] = {}
     items: Iterable[tuple[object, object]] = read_map(value, path, faults).items()
     for name, amount in items:
-        if amount is None:
-            continue
         if not isinstance(name, str):
-            faults.append(Malformed(keyed(path, str(name)), describe(name), "a key that is a text"))
-            continue
-        quantity = _quantity(amount)
-        if quantity is None:
-            faults.append(Malformed(child(path, name), describe(amount), "a quantity such as 24, 1500m or 64Gi"))
-        else:
-            amounts[name] = quantity
+            if amount is not None:
+                faults.append(Malformed(keyed(path, str(name)), describe(name), "a key that is a text"))
+        elif isinstance(amount, _QUANTITY_TYPES):
+            try:
+                amounts[name] = parse_quantity(amount)
+            except QuantityError:
+                faults.append(_no_quantity(path, name, amount))
+        elif amount is not None:
+            faults.append(_no_quantity(path, name, amount))
     return amounts
 
 
-def _quantity(amount: object) -> Quantity | None:
-    """Return the quantity that ``amount`` is, or None."""
-    if not isinstance(amount, _QUANTITY_TYPES):
-        return None
-    try:
-        return parse_quantity(amount)
-    except QuantityError:
-        return None
+def quantities_in(holder: JsonMap, name: str, path: str, faults: list[Malformed]) -> Mapping[str, Quantity]:
+    """Return the resource list that member ``name``, a word, of ``holder`` is, as ``read_quantities`` does."""
+    value = holder.get(name)
+    return {} if value is None else read_quantities(value, f"{path}.{name}", faults)
+
+
+def _no_quantity(path: str, name: str, amount: object) -> Malformed:
+    return Malformed(child(path, name), describe(amount), "a quantity such as 24, 1500m or 64Gi")

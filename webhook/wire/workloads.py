@@ -74,6 +74,15 @@ def workload_annotations(raw: object, row: WorkloadKind) -> Iterator[Mapping[str
                     yield annotations
 
 
+def has_same_templates(new: JsonMap, old: JsonMap, row: WorkloadKind) -> bool:
+    """Return whether the pod templates of two objects as they came are the same: replicas and all else may differ."""
+    return all(
+        _places(new, rule.path, []) == _places(old, rule.path, [])
+        and all(_value_at(new, path, ()) == _value_at(old, path, ()) for path in rule.metadata)
+        for rule in row.templates
+    )
+
+
 def _read_template(root: JsonMap, raw: JsonMap, rule: TemplateRule, namespace: str, homes: tuple[SpecHome, ...]) -> Pod:
     if not rule.inline and not rule.metadata:
         return read_pod(raw, namespace=namespace, homes=homes)

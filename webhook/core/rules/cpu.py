@@ -58,6 +58,8 @@ def overhead(case: Case) -> Iterator[Finding]:
 
 def _container(case: Case, container: Container) -> Iterator[Finding]:
     request, limit = container.requests.get("cpu"), container.limits.get("cpu")
+    if request is not None and limit is not None and request.nanos == limit.nanos > 0 and request.is_whole:
+        return  # as nearly every container that is judged
     asked = limit if request is None else request
     path = f"{container.path}.resources.{'limits' if request is None and limit is not None else 'requests'}.cpu"
     who = f"{container.kind.value} {shown(container.name)}"

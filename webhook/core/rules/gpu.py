@@ -19,13 +19,14 @@ def cards(case: Case) -> Iterator[Finding]:
 
 def resource_names(case: Case) -> Iterator[Finding]:
     """Refuse GPUs under a name of another mode, and, where the dialect is for GPUs only, a pod without any."""
+    asked = {resource for container in _askers(case) for resource in _resources_of(container)}
+    own = not asked.isdisjoint(case.dialect.gpus)
     owned_beside = {resource for other in case.beside for resource in other.gpus}
-    own = any(_asks_for(container, resource) for container in _askers(case) for resource in case.dialect.gpus)
     foreign = [
         (container, resource)
-        for container in _askers(case)
+        for container in (() if asked.isdisjoint(case.dialect.foreign_gpus) else _askers(case))
         for resource in case.dialect.foreign_gpus
-        if resource not in owned_beside and _asks_for(container, resource)
+        if resource not in owned_beside and resource in _resources_of(container)
     ]
     for container, resource in foreign:
         path = f"{container.path}.resources.limits[{shown(resource)}]"
@@ -60,11 +61,14 @@ def _askers(case: Case) -> Iterator[Container]:
     return (container for container in case.pod.containers if container.kind is not ContainerKind.EPHEMERAL)
 
 
-def _asks_for(container: Container, resource: str) -> bool:
-    return any(
-        amount is not None and amount.nanos > 0
-        for amount in (container.requests.get(resource), container.limits.get(resource))
-    )
+def _resources_of(container: Container) -> set[str]:
+    """Return the resources of which the container asks for more than nothing, by request or limit."""
+    return {
+        resource
+        for resources in (container.requests, container.limits)
+        for resource, amount in resources.items()
+        if amount.nanos > 0
+    }
 
 
 def _cards_of(container: Container, resource: str) -> Iterator[Finding]:
@@ -72,6 +76,8 @@ def _cards_of(container: Container, resource: str) -> Iterator[Finding]:
     asked = limit if request is None else request
     if asked is None:
         return
+    if request is not None and limit is not None and request.nanos == limit.nanos and request.is_whole:
+        return  # as nearly every container that is judged
     who = f"{container.kind.value} {shown(container.name)}"
     named = f"[{shown(resource)}]"
     if not asked.as_stored.is_whole:
