@@ -8,7 +8,7 @@ from webhook.core.machine import CpuLayout, DeviceLayout, MemoryLayout
 from webhook.core.masks import HIGHEST_CPU_ID, CpuListError, mask_of, members, parse_cpu_list
 from webhook.core.pod import Malformed
 from webhook.wire.nodes import read_amounts
-from webhook.wire.shapes import JsonMap, describe, keyed, read_count, read_list, read_map, read_text
+from webhook.wire.shapes import JsonMap, child, describe, read_count, read_list, read_map, read_text
 
 MOST_NUMA_NODES: Final = 64
 """No machine has more; a kubelet with any policy but none starts with 8, or as many as its option allows."""
@@ -180,7 +180,7 @@ def _parts(cores: list[int], count: int) -> list[int]:
 def _devices(raw: object, numa: int, path: str, faults: list[Malformed]) -> tuple[DeviceLayout, ...]:
     layouts: list[DeviceLayout] = []
     for resource, form in read_map(raw, path, faults).items():
-        here = keyed(path, resource)
+        here = child(path, resource)
         options: Mapping[str, object] = form if isinstance(form, dict) else {}
         per_numa, listed = options.get("perNUMANode"), options.get("numa")
         if isinstance(form, int):

@@ -17,7 +17,7 @@ from webhook.core.pod import Malformed
 from webhook.wire.kubelet_settings import read_kubelet_config, reserved_cpus
 from webhook.wire.layouts import Layout, read_layout, read_memory
 from webhook.wire.nodes import read_amounts
-from webhook.wire.shapes import JsonMap, child, keyed, read_list, read_map, read_text, read_text_map
+from webhook.wire.shapes import JsonMap, child, read_list, read_map, read_text, read_text_map
 
 DEFAULT_PODS: Final = 110
 """The kubelet's ``maxPods``."""
@@ -124,5 +124,5 @@ def contradictions(capacity: Mapping[str, int], machine: Machine) -> tuple[Malfo
         count = capacity.get(devices.resource, 0)
         if count and count != devices.count:
             wanted = f"{devices.count}, as class {machine.name} has"
-            faults.append(Malformed(keyed("status.capacity", devices.resource), str(count), wanted))
+            faults.append(Malformed(child("status.capacity", devices.resource), str(count), wanted))
     return tuple(faults)

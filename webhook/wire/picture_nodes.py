@@ -15,7 +15,7 @@ from webhook.core.node_selection import NodeFacts
 from webhook.core.pod import Malformed
 from webhook.wire.machine_classes import class_of, contradictions, read_machine_class
 from webhook.wire.nodes import read_amounts, read_node, read_taints
-from webhook.wire.shapes import JsonMap, describe, keyed, read_list, read_map, read_text, read_text_map
+from webhook.wire.shapes import JsonMap, child, describe, read_list, read_map, read_text, read_text_map
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MOST_NODES: Final = 20_000
@@ -175,7 +175,7 @@ def _names(entry: JsonMap, path: str, faults: list[Malformed]) -> list[str]:
 def _unhealthy(raw: object, machine: Machine, path: str, faults: list[Malformed]) -> tuple[int, ...]:
     masks = [0] * len(machine.devices)
     for resource, numbers in read_map(raw, path, faults).items():
-        here = keyed(path, resource)
+        here = child(path, resource)
         index = machine.device_index(resource)
         if index is None:
             known = ", ".join(devices.resource for devices in machine.devices) or "a resource, of which it has none"

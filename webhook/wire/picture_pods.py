@@ -13,7 +13,7 @@ from webhook.wire.layouts import read_cpus
 from webhook.wire.picture_nodes import is_name, read_devices
 from webhook.wire.pod_records import read_pod_record
 from webhook.wire.pods import read_pod
-from webhook.wire.shapes import JsonMap, describe, keyed, read_list, read_map
+from webhook.wire.shapes import JsonMap, child, describe, read_list, read_map
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -99,7 +99,7 @@ class PodReader:
             if wanted_count and layout.resource not in raw_devices:
                 faults.append(Malformed(f"{path}.devices", f"nothing of {layout.resource}", f"{wanted_count} devices"))
         for resource, numbers in raw_devices.items():
-            here = keyed(f"{path}.devices", resource)
+            here = child(f"{path}.devices", resource)
             index = machine.device_index(resource)
             if index is None:
                 faults.append(Malformed(here, "a resource that the node does not have", "one of its resources"))
