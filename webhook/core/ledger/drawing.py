@@ -12,7 +12,7 @@ from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntrySt
 from webhook.core.occupancy import holds_nothing
 
 _GIB: Final = 1 << 30
-_SHOWN_NAMES: Final = 4
+_SHOWN_NAMES: Final = 3
 """Names in the title of machines that are alike; the others are counted."""
 _NARROWEST: Final = 60
 
@@ -98,9 +98,9 @@ def _top(group: list[NodeView], inner: int, signs: Signs) -> Line:
     names = [view.record.name for view in group]
     title = ", ".join(names[:_SHOWN_NAMES])
     if len(names) > _SHOWN_NAMES:
-        title = f"{names[0]} to {names[-1]}"
+        title += f" and {len(names) - _SHOWN_NAMES} more"
     if len(names) > 1:
-        title += f" ({len(names)} alike, empty)"
+        title += " (alike, empty)"
     room = inner - 4  # two spaces around each text, and at least two dashes between them
     state = shown(_readiness(group[0]), room // 3, signs)
     state_wide = len(state) + 2 if state else 0
