@@ -39,6 +39,7 @@ def read_pod_record(raw: object, *, pod: Pod | None = None, confirmed: Confirmed
         nominated_node=read_text(status.get("nominatedNodeName"), "status.nominatedNodeName", faults),
         is_answered=phase != "Pending" or bool(status.get("containerStatuses") or status.get("initContainerStatuses")),
         created_seconds=seconds_of(metadata.get("creationTimestamp")),
+        bound_seconds=_bound_seconds(status, faults) if pod.node_name else 0.0,
         scheduler_name=pod.scheduler_name or "default-scheduler",
         priority=pod.priority,
         confirmed=confirmed,
@@ -65,6 +66,13 @@ def _unscheduled_reason(status: JsonMap, faults: list[Malformed]) -> str:
             reason = condition.get("reason")
             return reason if condition.get("status") == "False" and isinstance(reason, str) else ""
     return ""
+
+
+def _bound_seconds(status: JsonMap, faults: list[Malformed]) -> float:
+    for condition in read_list(status.get("conditions"), "status.conditions", faults):
+        if isinstance(condition, dict) and condition.get("type") == "PodScheduled":
+            return seconds_of(condition.get("lastTransitionTime")) if condition.get("status") == "True" else 0.0
+    return 0.0
 
 
 def _version(value: object) -> int:

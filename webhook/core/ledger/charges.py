@@ -101,7 +101,15 @@ class Charges:
                 return self.rebuild(view, view.record, now_seconds, (*view.bound, entry))
             entry, state = self._placed(view, state, entry, known, is_history=is_history)
         totals = with_pod(view.bound_totals, pod.demand)
-        return _changed(view, (*view.bound, entry), state, totals, now_seconds, is_doubted=view.is_doubted)
+        return _changed(
+            view,
+            (*view.bound, entry),
+            state,
+            totals,
+            now_seconds,
+            is_doubted=view.is_doubted,
+            is_reported=view.is_reported and entry.certainty is not Certainty.GUESSED,
+        )
 
     def unbind(self, view: NodeView, uid: str, now_seconds: float) -> NodeView:
         """Return the account without the bound pod ``uid``, what it held given back; ``settle`` must follow."""
@@ -109,12 +117,14 @@ class Charges:
         bound = tuple(other for other in view.bound if other is not entry)
         state = view.bound_state
         if state is not None:
-            state = self._given_back(view.record, state, held_alone(entry, bound))
+            state = self.given_back(view.record, state, held_alone(entry, bound))
         still_doubted = view.is_doubted and any(
             other.holding is None or not holds_nothing(other.holding) for other in bound
         )
         totals = without_pod(view.bound_totals, entry.pod.demand)
-        return _changed(view, bound, state, totals, now_seconds, is_doubted=still_doubted)
+        # Which of the guessed pods sat where is not reported: once one has gone, it matters.
+        still_reported = view.is_reported and entry.certainty is not Certainty.GUESSED
+        return _changed(view, bound, state, totals, now_seconds, is_doubted=still_doubted, is_reported=still_reported)
 
     def amend(self, view: NodeView, entry: Entry) -> NodeView:
         """Return the account with a bound pod's record replaced; its place stays."""
@@ -149,6 +159,7 @@ class Charges:
                 for entry in view.bound
             ),
             is_doubted=bool(view.bound),
+            is_reported=False,
         )
 
     def rebuild(
@@ -244,7 +255,8 @@ class Charges:
         placement = self.place(view, only_these, demand)
         return devices if placement is None else replace(placement.holding, devices=devices.devices)
 
-    def _given_back(self, record: NodeRecord, state: NodeState, holding: Holding | None) -> NodeState:
+    def given_back(self, record: NodeRecord, state: NodeState, holding: Holding | None) -> NodeState:
+        """Return ``state`` of the node with ``holding`` free again."""
         allocator = self.allocators.get(record.allocator)
         if holding is None or record.machine is None:
             return state
@@ -298,10 +310,20 @@ def _changed(
     now_seconds: float,
     *,
     is_doubted: bool,
+    is_reported: bool = False,
 ) -> NodeView:
     # Constructed in full: ``dataclasses.replace`` costs three times as much, and this is the path of every event.
     return NodeView(
-        view.record, bound, view.virtual, state, view.full_state, totals, view.full_totals, now_seconds, is_doubted
+        view.record,
+        bound,
+        view.virtual,
+        state,
+        view.full_state,
+        totals,
+        view.full_totals,
+        now_seconds,
+        is_doubted,
+        is_reported,
     )
 
 
@@ -318,6 +340,7 @@ def _settled(
         totals,
         view.since_seconds,
         view.is_doubted,
+        view.is_reported,
     )
 
 

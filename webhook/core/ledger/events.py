@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from webhook.core.ledger.records import NodeRecord, PodRecord
+from webhook.core.ledger.records import NodeRecord, PodRecord, Report
 from webhook.core.placement import Placement
 
 
@@ -100,6 +100,14 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """A node has counted what it gave out: guessed places move to where the counts say, pods younger than it stay."""
+
+    node: str
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
 class Elapsed:
     """Time has passed: claims and assumptions whose moment lies before it end."""
 
@@ -116,5 +124,6 @@ LedgerEvent = (
     | BindingRefused
     | Diverged
     | Recalled
+    | Reported
     | Elapsed
 )

@@ -11,6 +11,7 @@ from webhook.core.ledger.accounts import Accounts, Notice
 from webhook.core.ledger.charges import Allocators, Charges
 from webhook.core.ledger.index import NodeIndex
 from webhook.core.ledger.records import Entry, EntryState, NodeView, PodRecord
+from webhook.core.ledger.reports import reconciled
 from webhook.core.ledger.search import Search
 
 __all__ = ["ADMISSION_ERRORS", "REMEMBERED_GONE", "Ledger", "Notice"]
@@ -115,6 +116,10 @@ class Ledger:
                 if view is not None:
                     recalled = self.charges.recall(view, event.uid, event.cpus, event.devices)
                     self._accounts.settle(recalled, now_seconds)
+            case events.Reported():
+                view = self.views.get(event.node)
+                if view is not None:
+                    self._accounts.settle(reconciled(self.charges, view, event.report), now_seconds)
             case events.Elapsed():
                 pass
         self._expire(now_seconds)

@@ -85,6 +85,16 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """What a node itself counted as given out, by a writer whose counts are live (NFD, RTE)."""
+
+    as_of_seconds: float
+    """When it was written, seconds since 1970, cut to a whole second."""
+    busy: Mapping[str, tuple[int, ...]]
+    """``cpu`` (exclusive CPUs) and device resources: how many are given out on each NUMA position of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodRecord:
     """A pod in a few fields, from a watch or from a request."""
 
@@ -106,6 +116,8 @@ class PodRecord:
     is_answered: bool = False
     """The kubelet has said something about it: phase is not Pending, or it has container statuses."""
     created_seconds: float = 0.0
+    bound_seconds: float = 0.0
+    """When the condition PodScheduled became true, seconds since 1970; 0 where it is not told."""
     scheduler_name: str = "default-scheduler"
     priority: int = 0
     confirmed: Confirmed | None = None
@@ -202,10 +214,15 @@ class NodeView:
     """When the free state last changed."""
     is_doubted: bool = False
     """The kubelet surprised the model here: the free state proves nothing until the node drains or reports."""
+    is_reported: bool = False
+    """Where its guessed pods sit agrees with a live report, until one of them ends: which of them sat where is not
+    reported."""
 
     @property
     def is_guessed(self) -> bool:
         """Whether a place on it rests on a guess, so that its free state proves nothing."""
+        if self.is_reported:
+            return self.is_doubted
         return self.is_doubted or any(entry.certainty is Certainty.GUESSED for entry in self.bound)
 
     def free(self, resource: str, *, with_virtual: bool = True) -> int:
