@@ -106,10 +106,9 @@ def _unread_homes(rules: Rules, unreadable: set[str]) -> Iterator[str]:
 
 def cases_of(pod: Pod, rules: Rules, stage: Stage) -> tuple[Case, ...]:
     """Return ``pod`` before each dialect whose mark it carries; empty for mirror pods and pods without a mark."""
-    annotations = annotations_of(pod, rules)
-    if pod.is_mirror or not rules.vocabulary.carries_mark(annotations):
+    if pod.is_mirror:
         return ()
-    found = marked(annotations, rules.vocabulary)
+    found = marked(annotations_of(pod, rules), rules.vocabulary)
     return tuple(
         Case(
             pod=pod,

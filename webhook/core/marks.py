@@ -72,13 +72,12 @@ class Vocabulary:
 
     def near_homes(self, annotations: Mapping[str, str]) -> tuple[str, ...]:
         """Return the keys of marks of kind 2, and of near misses of kind 3, in sorted order."""
-        return tuple(
-            sorted(
-                key
-                for key, text in annotations.items()
-                if key not in self.homes and key not in self.older_homes and self._is_near(key, text)
-            )
-        )
+        near = [
+            key
+            for key, text in annotations.items()
+            if key not in self.homes and key not in self.older_homes and self._is_near(key, text)
+        ]
+        return tuple(sorted(near)) if near else ()
 
     def meant_by(self, key: str) -> Dialect:
         """Return the dialect whose home looks most like the near miss ``key``."""

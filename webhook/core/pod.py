@@ -113,13 +113,14 @@ class NumaSpec:
     @property
     def is_exact(self) -> bool:
         """Whether the text is valid JSON with exact keys and values (a foreign key does not count against it)."""
-        return all(problem.kind == "foreign_key" for problem in self.problems)
+        return not self.problems or all(problem.kind == "foreign_key" for problem in self.problems)
 
     @property
     def is_repairable(self) -> bool:
         """Whether the only fault is the JSON's commas and comments."""
-        kinds = {problem.kind for problem in self.problems} - {"foreign_key"}
-        return kinds == {"repairable_json"}
+        if not self.problems:
+            return False
+        return {problem.kind for problem in self.problems} - {"foreign_key"} == {"repairable_json"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from webhook.core.decisions import Edit, RequireNodeLabel, SetAnnotation
-from webhook.core.pod import Malformed, NodeSelectorTerm, Operator, Requirement
-from webhook.wire.pods import read_required_terms
-from webhook.wire.shapes import describe, read_map, read_text_map
+from webhook.core.pod import Operator
+from webhook.wire.shapes import describe
 
 Operation = dict[str, object]
 """One operation: ``op``, ``path`` and, except for ``remove``, ``value``."""
@@ -65,27 +64,43 @@ def _built(raw: Mapping[str, object], edits: Sequence[Edit]) -> tuple[list[Opera
 
 
 def shows(raw: Mapping[str, object], edit: Edit) -> bool:
-    """Return whether ``raw``, read as a pod is read, has what ``edit`` asks for."""
-    faults: list[Malformed] = []
+    """Return whether the pod ``raw`` has what ``edit`` asks for; what has a wrong type is not there."""
     if isinstance(edit, SetAnnotation):
-        metadata = read_map(raw.get("metadata"), "metadata", faults)
-        return read_text_map(metadata.get("annotations"), "metadata.annotations", faults).get(edit.key) == edit.value
-    terms = read_required_terms(read_map(raw.get("spec"), "spec", faults), faults)
-    return terms is not None and all(term.is_empty or _demands(term, edit) for term in terms)
+        annotations = _map(_map(raw.get("metadata")).get("annotations"))
+        return annotations.get(edit.key) == edit.value
+    here = _map(raw.get("spec"))
+    for name in _AFFINITY:
+        here = _map(here.get(name))
+    terms = here.get("nodeSelectorTerms")
+    return isinstance(terms, list) and all(_is_empty(term) or _demands(term, edit) for term in terms)
 
 
-def _demands(term: NodeSelectorTerm, edit: RequireNodeLabel) -> bool:
-    return any(_is_as_strict(requirement, edit) for requirement in term.expressions)
+def _is_empty(term: object) -> bool:
+    """Return whether a node selector term has no requirement at all, and so matches nothing."""
+    return not _list(_map(term).get("matchExpressions")) and not _list(_map(term).get("matchFields"))
 
 
-def _is_as_strict(requirement: Requirement, edit: RequireNodeLabel) -> bool:
-    """Return whether ``requirement`` lets through no node that ``edit`` would not."""
+def _demands(term: object, edit: RequireNodeLabel) -> bool:
+    return any(_is_as_strict(_map(expression), edit) for expression in _list(_map(term).get("matchExpressions")))
+
+
+def _is_as_strict(expression: Mapping[str, object], edit: RequireNodeLabel) -> bool:
+    """Return whether ``expression`` lets through no node that ``edit`` would not."""
+    values = _list(expression.get("values"))
     return (
-        requirement.key == edit.key
-        and requirement.operator is Operator.IN
-        and bool(requirement.values)
-        and set(requirement.values) <= set(edit.values)
+        expression.get("key") == edit.key
+        and expression.get("operator") == Operator.IN.value
+        and bool(values)
+        and all(value in edit.values for value in values)
     )
+
+
+def _map(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _set_annotation(raw: Mapping[str, object], edit: SetAnnotation) -> list[Operation]:
@@ -124,12 +139,11 @@ def _require(raw: Mapping[str, object], edit: RequireNodeLabel) -> list[Operatio
         if terms is None:
             return []  # No term matches nothing, as an empty term does; one that we add would widen it.
         raise PatchError(f"{path}/nodeSelectorTerms: found {describe(terms)}, wanted a list.")
-    read_terms = read_required_terms(read_map(raw.get("spec"), "spec", []), []) or ()
-    for index, (term, read) in enumerate(zip(terms, read_terms, strict=True)):
-        if read.is_empty or _demands(read, edit) or not isinstance(term, dict):
+    for index, term in enumerate(terms):
+        if _is_empty(term) or _demands(term, edit):
             continue
         at = f"{path}/nodeSelectorTerms/{index}/matchExpressions"
-        if not read.expressions:
+        if not _list(_map(term).get("matchExpressions")):
             patch.append({"op": "add", "path": at, "value": [expression]})
         else:
             patch.append({"op": "add", "path": f"{at}/-", "value": expression})
@@ -197,26 +211,24 @@ class _Copy:
             inner = self._owned(holder[key], pointer)  # type: ignore[index] # _key has matched the key to the container
             holder[key] = inner  # type: ignore[index] # likewise
             holder = inner
-        _change(holder, last, str(op), operation.get("value"), pointer)
+        _change(holder, last, op, operation.get("value"), pointer)
 
-    def _owned(self, container: object, pointer: str) -> "_Container":
+    def _owned(self, container: object, pointer: str) -> _Container:
         """Return ``container`` if it is a copy of ours, else a copy of it."""
         own = self._own.get(id(container))
-        if own is not None:
-            return own
-        if not isinstance(container, dict | list):
-            raise PatchError(f"{pointer}: found {describe(container)} on the way, wanted a map or a list.")
-        copied: _Container = container.copy()
-        self._own[id(copied)] = copied
-        return copied
+        if own is None:
+            if not isinstance(container, dict | list):
+                raise PatchError(f"{pointer}: found {describe(container)} on the way, wanted a map or a list.")
+            own = container.copy()
+            self._own[id(own)] = own
+        return own
 
 
 def _change(holder: _Container, name: str, op: str, value: object, pointer: str) -> None:
-    if op == "add" and isinstance(holder, list):
-        index = len(holder) if name == "-" else _index(name, len(holder), pointer)
-        holder.insert(index, value)
-    elif op == "add" and isinstance(holder, dict):
+    if op == "add" and isinstance(holder, dict):
         holder[name] = value
+    elif op == "add" and isinstance(holder, list):
+        holder.insert(len(holder) if name == "-" else _index(name, len(holder), pointer), value)
     elif op == "remove":
         del holder[_key(holder, name, pointer)]  # type: ignore[arg-type] # _key has matched the key to the container
     else:
@@ -227,9 +239,9 @@ def _key(container: _Container, name: str, pointer: str) -> str | int:
     """Return the existing key of a map or index of a list that ``name`` means."""
     if isinstance(container, list):
         return _index(name, len(container) - 1, pointer)
-    if name not in container:
-        raise PatchError(f"{pointer}: found no {describe(name)} there.")
-    return name
+    if name in container:
+        return name
+    raise PatchError(f"{pointer}: found no {describe(name)} there.")
 
 
 def _index(name: str, highest: int, pointer: str) -> int:

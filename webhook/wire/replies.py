@@ -7,6 +7,7 @@ What the API server does with it is in kubernetes/apiserver: ``endpoints/filters
 import base64
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import orjson
@@ -106,8 +107,10 @@ def audit_annotations(audit: Mapping[str, str]) -> dict[str, str]:
 
     A key is the name part of a qualified name; another one is dropped there without a trace for us.
     """
-    fitted: dict[str, str] = {}
-    for key, value in audit.items():
-        name = _AUDIT_KEY_FOREIGN.sub("-", key)[:_MAX_AUDIT_KEY_CHARACTERS].strip("-_.")
-        fitted[name or "unnamed"] = plain(value, MAX_AUDIT_VALUE_CHARACTERS)
-    return fitted
+    return {_audit_name(key): plain(value, MAX_AUDIT_VALUE_CHARACTERS) for key, value in audit.items()}
+
+
+@lru_cache(maxsize=64)
+def _audit_name(key: str) -> str:
+    """Return ``key``, one of ours, as the name part of a qualified name."""
+    return _AUDIT_KEY_FOREIGN.sub("-", key)[:_MAX_AUDIT_KEY_CHARACTERS].strip("-_.") or "unnamed"
