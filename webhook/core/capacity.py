@@ -1,104 +1,39 @@
 """The ledger's two questions: could a node take this pod or workload, and will this node take this pod now?"""
 
-import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import permutations
+from collections.abc import Iterator
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from webhook.core.capacity_rules import CONTROLLERS, DEFAULT_MODES, GANG_KEYS, CapacityRules, Mode
 from webhook.core.decisions import Ask, Decision, Operation
+from webhook.core.dialect import Stage
+from webhook.core.dialects import KUBELET
 from webhook.core.findings import Finding, Severity
+from webhook.core.judge import carries_mark, pod_findings
 from webhook.core.ledger import reasons
 from webhook.core.ledger.events import BindingAdmitted, BindingRefused, Claimed
 from webhook.core.ledger.ledger import Ledger
+from webhook.core.ledger.orders import every_order_works
 from webhook.core.ledger.proofs import asked, numa_rooms, policy_words, prove
 from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeView, PodRecord
-from webhook.core.ledger.verdicts import MachineClass, Outcome, Verdict, judge, replicas_that_fit
-from webhook.core.machine import NodeState
-from webhook.core.occupancy import give_back, holds_nothing
-from webhook.core.placement import Holding
-from webhook.core.pod import Binding, Pod, Workload
+from webhook.core.ledger.verdicts import Outcome, Verdict, judge, replicas_that_fit
+from webhook.core.occupancy import holds_nothing
+from webhook.core.pod import Binding, Pod, PodTemplate, Workload
+from webhook.core.rules.pinning import pinning_findings
 
-
-class Mode(enum.Enum):
-    """What an outcome does to a request."""
-
-    DENY = "deny"
-    WAIT = "wait"
-    """Allow at create and let the bind guard decide; the user is warned."""
-    WARN = "warn"
-    OFF = "off"
-
-
-DEFAULT_MODES: Final[Mapping[Outcome, Mode]] = MappingProxyType(
-    {
-        Outcome.FITS: Mode.OFF,
-        Outcome.UNKNOWN: Mode.WARN,
-        Outcome.NEVER: Mode.DENY,
-        Outcome.WOULD_FAIL: Mode.DENY,
-        Outcome.WOULD_WAIT: Mode.WARN,
-    }
-)
-
-CONTROLLERS: Final = frozenset(
-    f"system:serviceaccount:kube-system:{name}"
-    for name in (
-        "replicaset-controller",
-        "replication-controller",
-        "statefulset-controller",
-        "daemon-set-controller",
-        "job-controller",
-        "cronjob-controller",
-    )
-)
-"""Users whose creates nobody watches; told by the request's user, never by ownerReferences, which anyone can write."""
-
-GANG_KEYS: Final = frozenset(
-    {
-        "scheduling.x-k8s.io/pod-group",
-        "pod-group.scheduling.sigs.k8s.io",
-        "scheduling.k8s.io/group-name",
-        "scheduling.volcano.sh/group-name",
-        "gang.scheduling.koordinator.sh/name",
-        "pod-group.scheduling.sigs.k8s.io/name",
-        "kueue.x-k8s.io/queue-name",
-        "kueue.x-k8s.io/pod-group-name",
-    }
-)
-"""Labels and annotations that make a pod a member of a gang or queue, which must not be split by a refusal."""
-
-
-@dataclass(frozen=True, slots=True)
-class CapacityRules:
-    """How the ledger's outcomes weigh."""
-
-    modes: Mapping[Outcome, Mode] = field(default_factory=lambda: DEFAULT_MODES)
-    namespace_modes: Mapping[str, Mapping[Outcome, Mode]] = field(default_factory=dict)
-    """Overrides by namespace name; never by a label, which a tenant could write."""
-    classes: tuple[MachineClass, ...] = ()
-    known_schedulers: frozenset[str] | None = frozenset({"default-scheduler", "koord-scheduler"})
-    controllers: frozenset[str] = CONTROLLERS
-    guards_bindings: bool = True
-    """Whether the bind guard is on: only then may a pod of a controller wait instead of being refused."""
-    claim_seconds: float = 5.0
-    """How long a claim lives unless the watch shows the pod: a stored pod shows at once, a refused one never."""
-    binding_seconds: float = 10.0
-    """How long an admitted binding counts unless the watch shows it."""
-    steering_seconds: float = 60.0
-    """How long a refused pod keeps its place on the node it is steered to: the scheduler's longest back-off is 11 s."""
-    most_tries_on_guess: int = 3
-    """Refusals of one pod that rest on guesses before the guard gives way."""
-
-    def mode(self, outcome: Outcome, namespace: str) -> Mode:
-        """Return what ``outcome`` does in ``namespace``."""
-        override = self.namespace_modes.get(namespace, {}).get(outcome)
-        return override if override is not None else self.modes[outcome]
-
-
-# Pods in flight on one node up to which every order of their admission is tried: 4! replays of about 50 us each stay
-# near a millisecond; a fifth binding within the second that a kubelet takes to answer waits for its turn.
-MOST_IN_FLIGHT = 3
+__all__ = [
+    "CONTROLLERS",
+    "DEFAULT_MODES",
+    "GANG_KEYS",
+    "CapacityRules",
+    "Mode",
+    "concerns",
+    "decide_bind",
+    "decide_capacity",
+    "finding_of",
+    "unknown",
+]
 
 
 def concerns(ledger: Ledger, pod: Pod, record: PodRecord) -> bool:
@@ -128,21 +63,54 @@ def decide_capacity(ask: Ask, ledger: Ledger, rules: CapacityRules, now_seconds:
 
 def _pod(ask: Ask, pod: Pod, ledger: Ledger, rules: CapacityRules, now_seconds: float) -> Decision:
     record = PodRecord.asked(pod, namespace=ask.namespace)
-    if not concerns(ledger, pod, record):
+    if not concerns(ledger, pod, record) or _is_refused_by_rules(pod, rules, Stage.CREATE, ask.namespace):
         return Decision.allow()
+    pinning = _pinning(pod, record, ledger, rules)
+    known = ledger.entry(pod.uid) if pod.uid else None
+    if known is not None and known.node and known.pod.demand == record.demand:
+        return Decision.allow(findings=pinning)  # asked a second time: its place is kept already
     verdict = judge(ledger, record, rules.classes, known_schedulers=rules.known_schedulers)
     if verdict.outcome is Outcome.FITS:
         if verdict.placement is None or record.is_gated or holds_nothing(verdict.placement.holding):
-            return Decision.allow()
+            return Decision.allow(findings=pinning)
         until = now_seconds + rules.claim_seconds
-        return Decision.allow(event=Claimed(record, verdict.node, verdict.placement, until))
+        return Decision.allow(findings=pinning, event=Claimed(record, verdict.node, verdict.placement, until))
     mode = rules.mode(verdict.outcome, ask.namespace)
     if mode is Mode.DENY and verdict.outcome is Outcome.WOULD_FAIL and _may_wait(ask, pod, verdict, rules):
         mode = Mode.WAIT
     if mode is Mode.OFF:
-        return Decision.allow()
-    denies = mode is Mode.DENY and not verdict.rests_on_guess
-    return Decision.of((finding_of(ledger, record, verdict, now_seconds, "spec", denies=denies),))
+        return Decision.allow(findings=pinning)
+    found = finding_of(ledger, record, verdict, now_seconds, path="spec", mode=mode)
+    return Decision.of((found, *pinning))
+
+
+def _is_refused_by_rules(pod: Pod, rules: CapacityRules, stage: Stage, namespace: str) -> bool:
+    """Return whether the stateless rules refuse ``pod``: then validate says why, and there is nothing to add."""
+    static = rules.static_rules
+    if static is None:
+        return False
+    found = static.modes.apply(pod_findings(pod, static, stage), namespace or pod.namespace)
+    return any(finding.severity is Severity.ERROR for finding in found)
+
+
+def _pinning(pod: Pod, record: PodRecord, ledger: Ledger, rules: CapacityRules) -> tuple[Finding, ...]:
+    """Return warnings of CPUs that would not be pinned; what a mark demands of the CPUs is for its own rules to say."""
+    is_marked = carries_mark(pod, rules.static_rules) if rules.static_rules is not None else bool(pod.numa_specs)
+    if is_marked or not rules.warns_of_pinning:
+        return ()
+    if not any(count for container in record.demand.containers for name, count in container.devices if name in _GPUS):
+        return ()
+    index = ledger.index
+    nodes = index.could_hold(record.demand.totals, index.eligible(record.eligibility))
+    static = sum(
+        group.bit_count()
+        for kind, machine, group in index.groups(nodes)
+        if kind is AllocatorKind.KUBELET and machine is not None and machine.kubelet.static_cpus
+    )
+    return pinning_findings(pod, KUBELET.gpus, static_nodes=static, eligible_nodes=nodes.bit_count())
+
+
+_GPUS: Final = frozenset(KUBELET.gpus)
 
 
 def _may_wait(ask: Ask, pod: Pod, verdict: Verdict, rules: CapacityRules) -> bool:
@@ -178,20 +146,30 @@ _UNKNOWN_BECAUSE: Final = MappingProxyType(
 
 
 def finding_of(
-    ledger: Ledger, record: PodRecord, verdict: Verdict, now_seconds: float, path: str, *, denies: bool
+    ledger: Ledger, record: PodRecord, verdict: Verdict, now_seconds: float, *, path: str, mode: Mode
 ) -> Finding:
-    """Return the finding that says ``verdict`` (not FITS), with its proof."""
-    reason = _REASON_OF[verdict.outcome]
-    severity = Severity.ERROR if denies else Severity.WARNING
+    """Return the finding that says ``verdict`` (not FITS), with its proof. What rests on a guess only warns."""
     if verdict.outcome is Outcome.UNKNOWN:
         return unknown(verdict.reason, path)
-    proof = prove(ledger, record, verdict, now_seconds)
-    problem = reason.summary
+    reason = _REASON_OF[verdict.outcome]
+    denies = mode is Mode.DENY and not verdict.rests_on_guess
+    problem, step = reason.summary, reason.next_step
+    if verdict.outcome is Outcome.WOULD_FAIL and not denies:
+        problem, step = "Every node that has room by plain counts would refuse the pod for good now.", _WAITS
     if verdict.rests_on_guess:
         problem = problem.removesuffix(".") + ", as far as can be guessed."
-    step = f"{proof.change} {reason.next_step}".strip()
-    finding = reason.at(path, problem, found=asked(record.demand), next_step=step, severity=severity)
+    proof = prove(ledger, record, verdict, now_seconds)
+    finding = reason.at(
+        path,
+        problem,
+        found=asked(record.demand),
+        next_step=f"{proof.change} {step}".strip(),
+        severity=Severity.ERROR if denies else Severity.WARNING,
+    )
     return replace(finding, proof=proof.paragraph)
+
+
+_WAITS: Final = "It is created all the same, and is bound when a node takes it."
 
 
 def unknown(word: str, path: str = "spec") -> Finding:
@@ -202,43 +180,66 @@ def unknown(word: str, path: str = "spec") -> Finding:
 
 
 def _workload(ask: Ask, workload: Workload, ledger: Ledger, rules: CapacityRules, now_seconds: float) -> Decision:
-    if ask.operation is Operation.UPDATE and isinstance(ask.old, Workload) and ask.old.templates == workload.templates:
-        return Decision.allow()
+    old = ask.old if ask.operation is Operation.UPDATE and isinstance(ask.old, Workload) else None
+    before = {template.path: template for template in old.templates} if old is not None else {}
     findings: list[Finding] = []
     for template in workload.templates:
         pod = template.pod
+        wanted = _more_pods(workload, template, before.get(template.path))
+        if wanted == (0, 0):
+            continue
         record = PodRecord.asked(pod, namespace=ask.namespace)
-        if not concerns(ledger, pod, record) or template.replicas == 0:
+        if not concerns(ledger, pod, record) or _is_refused_by_rules(pod, rules, Stage.TEMPLATE, ask.namespace):
             continue
         path = f"{template.path}.spec" if template.path else "spec"
+        findings += (finding.under(template.path) for finding in _pinning(pod, record, ledger, rules))
         verdict = judge(ledger, record, rules.classes, known_schedulers=rules.known_schedulers)
         mode = rules.mode(verdict.outcome, ask.namespace)
-        if verdict.outcome is Outcome.NEVER:
+        if verdict.outcome in {Outcome.NEVER, Outcome.UNKNOWN}:
             if mode is not Mode.OFF:
-                denies = mode is Mode.DENY and not verdict.rests_on_guess
-                findings.append(finding_of(ledger, record, verdict, now_seconds, path, denies=denies))
-        elif verdict.outcome is Outcome.UNKNOWN:
-            if mode is not Mode.OFF:
-                findings.append(unknown(verdict.reason, path))
-        elif rules.mode(Outcome.WOULD_WAIT, ask.namespace) is not Mode.OFF:
-            findings.extend(_replicas(ledger, record, workload, template.replicas or 1, path))
+                findings.append(finding_of(ledger, record, verdict, now_seconds, path=path, mode=mode))
+        elif rules.mode(Outcome.WOULD_WAIT, ask.namespace) is not Mode.OFF and wanted is not None:
+            findings.extend(_replicas(ledger, record, *wanted, path))
     return Decision.of(tuple(findings))
 
 
-def _replicas(ledger: Ledger, record: PodRecord, workload: Workload, replicas: int, path: str) -> Iterable[Finding]:
-    wanted = replicas + workload.surge
+def _more_pods(workload: Workload, template: PodTemplate, old: PodTemplate | None) -> tuple[int, int] | None:
+    """Return how many pods more the template makes than before, and how many a rolling update runs beyond that.
+
+    None: the kind does not say how many it makes (DaemonSet).
+    """
+    if old is not None and old == template:
+        return 0, 0
+    if template.replicas is None:
+        return None
+    if old is None or old.replicas is None:
+        return template.replicas, workload.surge if template.replicas else 0
+    more = max(0, template.replicas - old.replicas)
+    if old.pod == template.pod:
+        return more, 0
+    # The old pods give way to new ones: besides those that are added only the surge needs room of its own.
+    return (more, workload.surge) if template.replicas else (0, 0)
+
+
+def _replicas(ledger: Ledger, record: PodRecord, more: int, surge: int, path: str) -> Iterator[Finding]:
+    wanted = more + surge
     count = replicas_that_fit(ledger, record, wanted)
-    if count.is_at_least and count.pods < wanted:
+    if count.pods >= wanted or count.is_at_least:
         return
-    if count.pods < replicas:
-        problem = f"{count.pods} of {replicas} replicas fit now ({asked(record.demand)} each); the others would wait."
-        yield reasons.REPLICAS_EXCEED_ROOM.at(path, problem, found=str(count.pods), wanted=str(replicas))
-    elif count.pods < wanted:
+    each = asked(record.demand)
+    if count.pods < more:
+        problem = f"{count.pods} of {more} replicas fit now ({each} each); the others would wait."
+    elif more:
         problem = (
-            f"All {replicas} replicas fit now ({asked(record.demand)} each), but only {count.pods - replicas} of the "
-            f"{workload.surge} more that a rolling update runs at a time; it would wait for room."
+            f"All {more} replicas fit now ({each} each), but only {count.pods - more} of the {surge} more that a "
+            "rolling update runs at a time; it would wait for room."
         )
-        yield reasons.REPLICAS_EXCEED_ROOM.at(path, problem, found=str(count.pods), wanted=str(wanted))
+    else:
+        problem = (
+            f"A rolling update runs {surge} pods more at a time ({each} each), and {count.pods} of them fit now; "
+            "it would wait for room."
+        )
+    yield reasons.REPLICAS_EXCEED_ROOM.at(path, problem, found=str(count.pods), wanted=str(wanted))
 
 
 # --- bindings ---
@@ -260,7 +261,10 @@ def decide_bind(
         return Decision.allow()
     entry = ledger.entry(binding.pod_uid, binding.namespace or ask.namespace, binding.pod_name)
     view = ledger.views.get(binding.node_name)
-    if entry is None or view is None or entry.state is EntryState.BOUND:
+    if entry is None or view is None:
+        return Decision.allow()
+    # A second binding of one that was let through: asked again, or the first came to nothing after us.
+    if entry.state is EntryState.BOUND and (not entry.is_assumed or entry.node == binding.node_name):
         return Decision.allow()
     admitted = BindingAdmitted(entry.uid, binding.node_name, now_seconds + rules.binding_seconds)
     if rules.mode(Outcome.WOULD_FAIL, binding.namespace or ask.namespace) in {Mode.OFF, Mode.WARN}:
@@ -298,7 +302,7 @@ def _refusal(ledger: Ledger, view: NodeView, entry: Entry, rules: CapacityRules)
     if holds_nothing(placement.holding):
         return None
     in_flight = [other for other in view.bound if not other.pod.is_answered and _holds(other)]
-    if in_flight and not _every_order_works(ledger, view, state, [*in_flight, entry]):
+    if in_flight and not every_order_works(ledger.charges, view, in_flight, entry):
         names = ", ".join(f"{other.pod.namespace}/{other.pod.name}" for other in in_flight[:3])
         problem = f"Node {view.record.name}'s kubelet has not answered yet for {names}, bound just before."
         return reasons.BINDING_OUT_OF_TURN.at(path, problem)
@@ -307,35 +311,6 @@ def _refusal(ledger: Ledger, view: NodeView, entry: Entry, rules: CapacityRules)
 
 def _holds(entry: Entry) -> bool:
     return entry.holding is not None and not holds_nothing(entry.holding)
-
-
-def _every_order_works(ledger: Ledger, view: NodeView, state: NodeState, entries: list[Entry]) -> bool:
-    """Return whether the kubelet may take ``entries`` in any order with the same result for each of them.
-
-    It sorts pods that reach it together by their creation. Were their places to depend on the order, the ledger could
-    not tell them apart afterwards, and a place that is only guessed proves nothing.
-    """
-    machine = view.record.machine
-    if machine is None or len(entries) > MOST_IN_FLIGHT + 1:
-        return False
-    base = state
-    for entry in entries:
-        if entry.state is EntryState.BOUND and entry.holding is not None:
-            base = give_back(machine, base, entry.holding)
-    first: dict[str, Holding] | None = None
-    for order in permutations(entries):
-        after, holdings = base, {}
-        for entry in order:
-            placement = ledger.charges.place(view, after, entry.pod.demand)
-            if placement is None:
-                return False
-            after = placement.state
-            holdings[entry.uid] = placement.holding
-        if first is None:
-            first = holdings
-        elif holdings != first:
-            return False
-    return True
 
 
 def _steer_to(ledger: Ledger, entry: Entry, avoid: frozenset[str]) -> str:

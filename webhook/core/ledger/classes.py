@@ -31,6 +31,7 @@ class EmptyRoom:
     """A machine's rules are closed, so that its refusal is no proof."""
     machine: Machine | None = None
     """Where it does not fit: the machine with the most devices and CPUs on one NUMA node."""
+    kind: AllocatorKind | None = None
 
 
 def could_ever_fit(ledger: Ledger, pod: PodRecord, classes: Iterable[MachineClass], matching: int) -> EmptyRoom | None:
@@ -42,28 +43,27 @@ def could_ever_fit(ledger: Ledger, pod: PodRecord, classes: Iterable[MachineClas
     index, demand, charges = ledger.index, pod.demand, ledger.charges
     if index.could_hold(demand.totals, matching & ~index.known):
         return EmptyRoom(fits=True)
-    kinds: set[AllocatorKind] = set()
-    machines: list[Machine] = []
+    seen: list[tuple[Machine, AllocatorKind]] = []
     wide = index.could_hold(demand.totals, matching & index.known)
     for kind, machine, nodes in index.groups(matching & index.known):
-        kinds.add(kind)
         if machine is not None:
-            machines.append(machine)
+            seen.append((machine, kind))
             if nodes & wide and charges.takes_empty(kind, machine, demand):
                 return EmptyRoom(fits=True)
     for declared in classes:
         if not may_match(pod.eligibility, declared):
             continue
-        kinds.add(declared.allocator)
-        machines.append(declared.machine)
+        seen.append((declared.machine, declared.allocator))
         offers = dict(declared.allocatable)
         if all(offers.get(resource, 0) >= amount for resource, amount in demand.totals.items() if amount > 0) and (
             charges.takes_empty(declared.allocator, declared.machine, demand)
         ):
             return EmptyRoom(fits=True)
-    if not kinds:
+    if not seen:
         return None
-    return EmptyRoom(fits=False, rests_on_guess=kinds != {AllocatorKind.KUBELET}, machine=max(machines, key=_size))
+    is_guess = any(kind is not AllocatorKind.KUBELET for _, kind in seen)
+    machine, kind = max(seen, key=lambda one: _size(one[0]))
+    return EmptyRoom(fits=False, rests_on_guess=is_guess, machine=machine, kind=kind)
 
 
 def may_match(eligibility: Eligibility, declared: MachineClass) -> bool:

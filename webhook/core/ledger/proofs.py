@@ -29,10 +29,13 @@ class Proof:
 def prove(ledger: Ledger, pod: PodRecord, verdict: Verdict, now_seconds: float) -> Proof:
     """Return the proof of a verdict that is not FITS."""
     sentences = [_eligibility(ledger, pod, verdict)]
-    nearest = _nearest(ledger, pod, verdict)
-    if nearest is not None:
-        sentences.append(_nearest_miss(ledger, pod, nearest, now_seconds, verdict))
-    return Proof(" ".join(sentences), _change(ledger, pod, verdict))
+    if verdict.outcome is Outcome.NEVER:
+        sentences.append(_empty_miss(pod, verdict))
+    else:
+        nearest = _nearest(ledger, pod, verdict)
+        if nearest is not None:
+            sentences.append(_nearest_miss(ledger, pod, nearest, now_seconds))
+    return Proof(" ".join(filter(None, sentences)), _change(ledger, pod, verdict))
 
 
 def asked(demand: PodDemand) -> str:
@@ -82,37 +85,47 @@ def policy_words(machine: Machine) -> str:
 
 
 def _eligibility(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> str:
+    """Return how many nodes are eligible, why the others are not, and how many of them have room by plain counts."""
     index = ledger.index
-    total = index.present.bit_count()
     eligible = verdict.search.eligible
     matching = index.matching(pod.eligibility)
     closed = matching & index.closed(pod.eligibility)
     repelling = matching & ~closed & index.repelling(pod.eligibility)
+    wish = "its node name" if pod.eligibility.node_name else "its node selector or affinity"
     others = [
-        f"{count} {words}"
-        for count, words in (
-            ((index.present & ~matching).bit_count(), "do not match its selector, affinity or node name"),
-            (closed.bit_count(), "are not ready or cordoned"),
-            (repelling.bit_count(), "have a taint that it does not tolerate"),
+        f"{_count(nodes)} {_do(nodes, one, many)}"
+        for nodes, one, many in (
+            (index.present & ~matching, f"does not match {wish}", f"do not match {wish}"),
+            (closed, "is not ready or is cordoned", "are not ready or are cordoned"),
+            (repelling, "has a taint that it does not tolerate", "have a taint that it does not tolerate"),
         )
-        if count
+        if nodes
     ]
-    sentence = f"{eligible.bit_count()} of {total} nodes are eligible"
+    sentence = f"{_count(eligible)} of {_nodes(index.present)} {_do(eligible, 'is', 'are')} eligible"
     if others:
         sentence += f" ({', '.join(others)})"
-    plain = verdict.search.plain.bit_count()
-    if eligible and verdict.outcome is Outcome.WOULD_FAIL:
-        sentence += f", and {plain} of them have room by plain counts"
-    elif eligible and not plain:
-        sentence += ", and none has room by plain counts"
+    if eligible and verdict.outcome is not Outcome.NEVER:
+        plain = verdict.search.plain
+        has = _do(plain, "has", "have")
+        sentence += f"; {_count(plain) or 'none'} of them {'has' if not plain else has} room by plain counts"
     return sentence + "."
+
+
+def _count(nodes: int) -> int:
+    return nodes.bit_count()
+
+
+def _do(nodes: int, one: str, many: str) -> str:
+    return one if nodes.bit_count() == 1 else many
+
+
+def _nodes(nodes: int) -> str:
+    return f"{nodes.bit_count()} {_do(nodes, 'node', 'nodes')}"
 
 
 def _nearest(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> NodeView | None:
     """Return the node that comes nearest to taking the pod."""
     pool = verdict.search.plain or verdict.search.eligible
-    if verdict.outcome is Outcome.NEVER:
-        pool = ledger.index.matching(pod.eligibility) & ledger.index.known
     views = (ledger.views[ledger.index.name(slot)] for slot in islice(members(pool), MOST_COMPARED))
     known = [view for view in views if view.record.machine is not None and view.full_state is not None]
     return max(known, key=lambda view: _closeness(view, pod.demand), default=None)
@@ -138,23 +151,49 @@ def _closeness(view: NodeView, demand: PodDemand) -> float:
     return best
 
 
-def _nearest_miss(ledger: Ledger, pod: PodRecord, view: NodeView, now_seconds: float, verdict: Verdict) -> str:
+def _nearest_miss(ledger: Ledger, pod: PodRecord, view: NodeView, now_seconds: float) -> str:
     machine, state = view.record.machine, view.full_state
     if machine is None or state is None:
         return ""
-    never = verdict.outcome is Outcome.NEVER
-    state = NodeState.empty(machine) if never else state
-    what = "Even empty, node" if never else "Nearest is node"
-    sentence = f"{what} {view.record.name} ({policy_words(machine)}) has free {numa_rooms(machine, state)}"
-    if not never:
-        sentence += f", unchanged for {_age(now_seconds - view.since_seconds)}"
-    sentence += f"; asked: {asked(pod.demand)}{_where(machine)}."
+    age = _age(now_seconds - view.since_seconds)
+    sentence = (
+        f"Node {view.record.name} comes nearest ({policy_words(machine)}; unchanged for {age}). "
+        f"Free there: {numa_rooms(machine, state)}. Asked: {asked(pod.demand)}{_where(machine)}."
+    )
+    short = [
+        f"{_amount(resource, left)} of {resource} are free by plain counts, {_amount(resource, wanted)} asked"
+        for resource, wanted in pod.demand.totals.items()
+        if wanted > (left := max(0, view.free(resource)))
+    ]
+    if short:
+        return f"{sentence} On the whole node {'; '.join(short)}."
     allocator = ledger.charges.allocators.get(view.record.allocator)
     answer = allocator.place(machine, state, pod.demand) if allocator is not None else None
-    if isinstance(answer, Rejection) and view.record.allocator is AllocatorKind.KUBELET:
+    if isinstance(answer, Rejection):
+        who = "Its kubelet" if view.record.allocator is AllocatorKind.KUBELET else "Its scheduler"
         container = f" for container {answer.container}" if answer.container else ""
-        sentence += f" Its kubelet would answer {answer.reason}{container}."
+        sentence += f" {who} would answer {answer.reason}{container}."
     return sentence
+
+
+def _empty_miss(pod: PodRecord, verdict: Verdict) -> str:
+    machine = verdict.machine
+    if machine is None:
+        return ""
+    name = f" {machine.name}" if machine.name else ""
+    return (
+        f"The largest machine{name} ({policy_words(machine)}) has, empty, "
+        f"{numa_rooms(machine, NodeState.empty(machine))}. Asked: {asked(pod.demand)}{_where(machine)}."
+    )
+
+
+def _amount(resource: str, amount: int) -> str:
+    """Return ``amount`` of a plain count with its unit."""
+    if resource == "cpu":
+        return f"{amount / 1000:g} cores"
+    if resource == "memory" or resource.startswith("hugepages-"):
+        return f"{amount / (1 << 30):.4g} GiB"
+    return str(amount)
 
 
 def _where(machine: Machine) -> str:
@@ -171,12 +210,19 @@ def _where(machine: Machine) -> str:
 def _age(seconds: float) -> str:
     if seconds < 120:
         return f"{max(0, round(seconds))} s"
-    return f"{round(seconds / 60)} min"
+    if seconds < 7200:
+        return f"{round(seconds / 60)} min"
+    return f"{round(seconds / 3600)} h" if seconds < 172_800 else f"{round(seconds / 86_400)} days"
 
 
 def _change(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> str:
     """Return the smallest change that would make the pod fit now (or, for NEVER, ever); empty where none is found."""
     if verdict.outcome is Outcome.NEVER:
+        machine, kind = verdict.machine, verdict.kind
+        if machine is not None and kind is not None:
+            for words, demand in _variants(pod.demand):
+                if ledger.charges.takes_empty(kind, machine, demand):
+                    return f"An empty machine would take it {words}."
         return ""
     for words, demand in _variants(pod.demand):
         if ledger.find(replace(pod, demand=demand)).placement is not None:
@@ -185,7 +231,15 @@ def _change(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> str:
 
 
 def _variants(demand: PodDemand) -> Iterator[tuple[str, PodDemand]]:
-    """Yield changed demands with words for the change: other order, fewer devices, fewer CPUs; at most about 20."""
+    """Yield changed demands with words for the change, the mildest first; at most about 20.
+
+    Exclusivity and policy (which only schedulers look at), the order of containers, fewer devices, fewer CPUs.
+    """
+    if demand.numa_policy and demand.numa_exclusive != "Preferred":
+        yield "with singleNUMANodeExclusive Preferred", replace(demand, numa_exclusive="Preferred")
+    looser = {"SingleNUMANode": ("Restricted", "BestEffort"), "Restricted": ("BestEffort",)}
+    for policy in looser.get(demand.numa_policy, ()):
+        yield f"with numaTopologyPolicy {policy}", replace(demand, numa_policy=policy)
     apps = [container for container in demand.containers if container.kind is ContainerKind.APP]
     others = tuple(container for container in demand.containers if container.kind is not ContainerKind.APP)
     if 1 < len(apps) <= 3:

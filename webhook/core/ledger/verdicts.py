@@ -41,7 +41,9 @@ class Verdict:
     room_is_freed: bool = False
     """Pods on an eligible node are terminating: room will come by itself."""
     machine: Machine | None = None
-    """For NEVER: the machine that comes nearest, empty."""
+    """For NEVER: the largest machine that the pod may go to."""
+    kind: AllocatorKind | None = None
+    """Who hands out the NUMA nodes of ``machine``."""
 
 
 def judge(
@@ -75,8 +77,14 @@ def judge(
     if room is None:
         return Verdict(Outcome.UNKNOWN, "no-eligible-node", search=search)
     if not room.fits:
-        guess = room.rests_on_guess
-        return Verdict(Outcome.NEVER, "machine-too-small", search=search, rests_on_guess=guess, machine=room.machine)
+        return Verdict(
+            Outcome.NEVER,
+            "machine-too-small",
+            search=search,
+            rests_on_guess=room.rests_on_guess,
+            machine=room.machine,
+            kind=room.kind,
+        )
     if not search.eligible:
         return Verdict(Outcome.UNKNOWN, "no-eligible-node", search=search)
     freed = bool(search.eligible & index.freeing)
