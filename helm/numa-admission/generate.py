@@ -1,0 +1,100 @@
+# ruff: noqa: INP001 - a script of the chart, no package
+"""Write what the chart takes from the code: the webhook entries and the schema of the values.
+
+    python helm/numa-admission/generate.py      writes both files; a test compares them with what this would write
+
+``files/webhooks.json`` holds every entry of ``webhook.wire.webhook_configurations`` without what a release decides
+(whom to call, which namespaces are left out); the template adds that. ``values.schema.json`` is
+``values.schema.in.json`` with the server's own schema of the settings in it, less what the chart sets.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from webhook.service.settings_file import settings_schema
+from webhook.wire.webhook_configurations import CUSTOM_SUFFIX, DOMAIN, Target, webhook_configurations
+
+CHART = Path(__file__).parent
+LEDGER_PATHS = frozenset({"/capacity", "/bind"})
+SET_BY_THE_CHART = (
+    ("server", ("bind", "probeBind", "role", "workers")),
+    ("rules", ("enforcement",)),
+    ("capacity", ("guardsBindings",)),
+)
+"""Keys of the settings that come from other values."""
+SECTIONS_SET_BY_THE_CHART = ("tls",)
+
+
+def webhook_entries() -> list[dict[str, Any]]:
+    """Return for each entry its row in the values, role and path, and the entry without what a release decides."""
+    configurations = webhook_configurations("", Target(service="any"), ca_bundle="", excluded_namespaces=())
+    return [
+        _entry(configuration["kind"], entry) for configuration in configurations for entry in _webhooks(configuration)
+    ]
+
+
+def _webhooks(configuration: dict[str, Any]) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = configuration["webhooks"]
+    return entries
+
+
+def _entry(kind: object, entry: dict[str, Any]) -> dict[str, Any]:
+    path = entry["clientConfig"]["service"]["path"]
+    kept = {key: value for key, value in entry.items() if key not in {"clientConfig", "namespaceSelector"}}
+    row = str(entry["name"]).removesuffix(f".{DOMAIN}").removesuffix(CUSTOM_SUFFIX)
+    role = "ledger" if path in LEDGER_PATHS else "rules"
+    return {"kind": kind, "row": row, "role": role, "path": path, "entry": kept}
+
+
+def values_schema() -> dict[str, Any]:
+    """Return the schema of the values."""
+    schema: dict[str, Any] = json.loads((CHART / "values.schema.in.json").read_text(encoding="utf-8"))
+    settings = settings_schema()
+    for section, keys in SET_BY_THE_CHART:
+        for key in keys:
+            del settings["properties"][section]["properties"][key]
+    for section in SECTIONS_SET_BY_THE_CHART:
+        del settings["properties"][section]
+    # Helm's validator would look for the schema's own name, and for the one it refers to, as files beside the chart.
+    for name in ("$id", "$schema"):
+        settings.pop(name)
+    definitions = settings.pop("$defs")
+    schema["$defs"].update(_moved(definitions))
+    schema["$defs"]["settings"] = _moved(settings)
+    return schema
+
+
+def _moved(schema: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return the schema without references to other files: what they describe is checked by the server alone."""
+    if isinstance(schema, list):
+        return [_moved(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if not schema.get("$ref", "#").startswith("#"):
+        return {"type": "object"}
+    return {key: _moved(value) for key, value in schema.items()}
+
+
+def generated() -> dict[Path, str]:
+    """Return each file's path and text."""
+    return {
+        CHART / "files" / "webhooks.json": _text(webhook_entries()),
+        CHART / "values.schema.json": _text(values_schema()),
+    }
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> int:
+    """Write the files."""
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

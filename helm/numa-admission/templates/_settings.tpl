@@ -1,0 +1,16 @@
+{{- /* The settings of one role: those of the values and what the chart itself sets. Takes root and role. */ -}}
+{{- define "numa-admission.settings" -}}
+{{- $values := .root.Values }}
+{{- $settings := deepCopy $values.settings }}
+{{- $guards := and $values.ledger.enabled (index $values.webhooks "bind").enabled }}
+{{- $ours := dict "rules" (dict "enforcement" $values.enforcement) "capacity" (dict "guardsBindings" $guards) }}
+{{- $_ := set $ours "server" (dict "role" .role) }}
+{{- if eq .role "rules" }}{{- $_ := set $ours.server "workers" ($values.rules.workers | int) }}{{- end }}
+{{- $settings = mergeOverwrite $settings $ours }}
+{{- if eq $values.enforcement "warn" }}
+{{- /* The ledger's outcomes have no switch for everything at once. */}}
+{{- $_ := set $settings.capacity "outcomes" (dict "never" "warn" "would_fail" "warn" "would_wait" "warn") }}
+{{- $_ := unset $settings.capacity "namespaces" }}
+{{- end }}
+{{- toYaml $settings }}
+{{- end }}

@@ -1,0 +1,238 @@
+"""The chart through real helm: every documented value set, and what must hold in each."""
+
+import json
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from rendering import CHART, FULLNAME, NAMESPACE, RELEASE, VALUE_SETS, Helm, containers_of, only, webhook_entries
+
+from webhook.service.settings_file import parse_settings
+from webhook.wire.webhook_configurations import Target, webhook_configurations
+
+KUBERNETES_VERSIONS = tuple(f"1.{minor}" for minor in range(28, 38))
+CUSTOM_GROUPS = ("monitoring.coreos.com/", "cert-manager.io/")
+
+value_sets = pytest.mark.parametrize("values", [pytest.param(path, id=path.stem) for path in VALUE_SETS])
+
+
+@value_sets
+def test_helm_lint_finds_nothing(helm: Helm, values: Any) -> None:
+    done = helm.run("lint", "--strict", str(CHART), "--values", str(values))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@value_sets
+def test_objects_are_valid_in_every_kubernetes_version(helm: Helm, values: Any) -> None:
+    """Strictly: a field that a version does not know is a fault too. Custom resources are not part of its schemas."""
+    for version in KUBERNETES_VERSIONS:
+        for each in helm.template("--values", str(values), "--kube-version", f"{version}.0"):
+            if not each["apiVersion"].startswith(CUSTOM_GROUPS):
+                try:
+                    kubernetes_validate.validate(each, version, strict=True)
+                except jsonschema.ValidationError as error:
+                    pytest.fail(f"{version} {each['kind']} {each['metadata']['name']}: {error.message}")
+
+
+@value_sets
+def test_rendered_settings_are_read_by_the_server(helm: Helm, values: Any) -> None:
+    objects = helm.template("--values", str(values))
+    files = only(objects, "ConfigMap", f"{FULLNAME}-settings")["data"]
+    settings = {name: parse_settings(text.encode()) for name, text in files.items()}
+    assert set(settings) == ({"rules.yaml"} if values.stem == "rules-only" else {"rules.yaml", "ledger.yaml"})
+    wanted = (yaml.safe_load(values.read_text()) or {}).get("enforcement", "deny")
+    assert {each.rules.enforcement.value for each in settings.values()} == {wanted}
+    assert all(each.capacity.guards_bindings is (values.stem != "rules-only") for each in settings.values())
+
+
+@value_sets
+def test_containers_are_locked_down(helm: Helm, values: Any) -> None:
+    """Non-root, read-only, no capability, no privilege to gain, bounded memory, no CPU limit, seccomp's default."""
+    seen = 0
+    for name, spec, container in containers_of(helm.template("--values", str(values))):
+        seen += 1
+        where = f"{name}/{container['name']}"
+        assert spec["securityContext"]["runAsNonRoot"] is True, where
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, where
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }, where
+        assert "memory" in container["resources"]["limits"], where
+        assert "cpu" not in container["resources"]["limits"], where
+    assert seen >= 2
+
+
+@value_sets
+def test_no_name_is_rendered_twice(helm: Helm, values: Any) -> None:
+    names = [(each["kind"], each["metadata"]["name"]) for each in helm.template("--values", str(values))]
+    assert len(names) == len(set(names))
+
+
+@value_sets
+def test_rendering_twice_gives_the_same(helm: Helm, values: Any) -> None:
+    """No random text, no clock: a GitOps tool renders again and again."""
+    assert helm.template("--values", str(values)) == helm.template("--values", str(values))
+
+
+@pytest.mark.parametrize(("left_out", "arguments"), [
+    pytest.param((), (), id="all"),
+    pytest.param(("bind", "mutate-pods"), ("--set", "webhooks.bind.enabled=false,webhooks.mutate-pods.enabled=false"),
+                 id="without-two"),
+    pytest.param(("bind", "capacity-pods", "capacity-workloads"), ("--set", "ledger.enabled=false"), id="rules-only"),
+])  # fmt: skip
+def test_configurations_are_those_of_the_code(
+    helm: Helm, left_out: tuple[str, ...], arguments: tuple[str, ...]
+) -> None:
+    """Entry for entry, in order; the Service depends on the role, and caBundle belongs to whoever keeps it."""
+    rendered = [each for each in helm.template(*arguments) if "webhooks" in each]
+    plain = webhook_configurations(
+        FULLNAME,
+        Target(namespace=NAMESPACE, service="by-role"),
+        ca_bundle="",
+        excluded_namespaces=("kube-system", NAMESPACE),
+        left_out=left_out,
+    )
+    assert [each["kind"] for each in rendered] == [each["kind"] for each in plain]
+    for ours, theirs in zip(rendered, plain, strict=True):
+        assert ours["metadata"]["name"] == theirs["metadata"]["name"]
+        for entry in theirs["webhooks"]:
+            path = entry["clientConfig"]["service"]["path"]
+            role = "ledger" if path in {"/capacity", "/bind"} else "rules"
+            entry["clientConfig"] = {
+                "service": {"namespace": NAMESPACE, "name": f"{FULLNAME}-{role}", "port": 443, "path": path}
+            }
+        assert ours["webhooks"] == theirs["webhooks"]
+
+
+@value_sets
+def test_own_namespace_and_kube_system_never_match(helm: Helm, values: Any) -> None:
+    for entry in webhook_entries(helm.template("--values", str(values))):
+        (expression,) = entry["namespaceSelector"]["matchExpressions"]
+        assert expression["key"] == "kubernetes.io/metadata.name"
+        assert expression["operator"] == "NotIn"
+        assert {"kube-system", NAMESPACE} <= set(expression["values"])
+        assert len(expression["values"]) == len(set(expression["values"]))
+
+
+@pytest.mark.parametrize("arguments", [
+    pytest.param(("--kube-version", "1.27.9"), id="no-match-conditions"),
+    pytest.param(("--set", "enforcement=warn"), id="warn"),
+])  # fmt: skip
+def test_fail_is_turned_into_ignore(helm: Helm, arguments: tuple[str, ...]) -> None:
+    """Where everything would match, and where everything is let through anyway."""
+    entries = webhook_entries(helm.template(*arguments))
+    assert {entry["failurePolicy"] for entry in entries} == {"Ignore"}
+    assert any("matchConditions" in entry for entry in entries) is ("1.27.9" not in arguments)
+
+
+def test_fail_stands_where_nothing_else_matches(helm: Helm) -> None:
+    failing = {e["name"]: bool(e.get("matchConditions")) for e in webhook_entries(helm.template())
+               if e["failurePolicy"] == "Fail"}  # fmt: skip
+    assert failing == {"validate-pods.numa-admission.io": True, "validate-bindings.numa-admission.io": True}
+
+
+def test_warn_softens_every_outcome_of_the_ledger(helm: Helm) -> None:
+    values = ("--set", "enforcement=warn", "--set", "settings.capacity.outcomes.never=deny")
+    text = only(helm.template(*values), "ConfigMap", f"{FULLNAME}-settings")["data"]["ledger.yaml"]
+    assert {mode.value for mode in parse_settings(text.encode()).capacity.outcomes.values()} <= {"warn", "off"}
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    pytest.param(("--set", "enforcment=warn"), "enforcment", id="misspelt"),
+    pytest.param(("--set", "rules.replica=3"), "replica", id="misspelt-below"),
+    pytest.param(("--set", "settings.rules.familys.cpu=warn"), "familys", id="unknown-setting"),
+    pytest.param(("--set", "settings.server.role=both"), "role", id="setting-of-the-chart"),
+    pytest.param(("--set", "settings.tls.certFile=/x"), "tls", id="setting-of-the-chart-section"),
+    pytest.param(("--set", "settings.rules.families.cpu=loud"), "cpu", id="unknown-mode"),
+    pytest.param(("--set", "webhooks.bind.failurePolicy=Fail"), "failurePolicy", id="bind-may-not-fail"),
+    pytest.param(("--set", "webhooks.validate-pods.timeoutSeconds=31"), "timeoutSeconds", id="too-long"),
+    pytest.param(("--set", "rules.maxUnavailable=0"), "maxUnavailable", id="node-never-drains"),
+    pytest.param(("--set", "certificates.mode=auto"), "mode", id="unknown-mode-of-certificates"),
+    pytest.param(("--set", "certificates.mode=existingSecret"), "existingSecret.name", id="secret-without-name"),
+    pytest.param(("--set", "ledger.replicas=2"), "leaderElection", id="two-ledgers-without-leader"),
+    pytest.param(("--set", "terminationGracePeriodSeconds=5"), "preStopSeconds", id="no-time-to-drain"),
+    pytest.param(("--kube-version", "1.24.0"), "1.25", id="too-old"),
+])  # fmt: skip
+def test_wrong_values_are_refused_with_their_name(helm: Helm, arguments: tuple[str, ...], told: str) -> None:
+    done = helm.run("template", RELEASE, str(CHART), *arguments)
+    assert done.returncode != 0
+    assert told in done.stderr
+
+
+def test_rules_may_keep_their_certificates_and_nothing_else(helm: Helm) -> None:
+    objects = helm.template()
+    role = only(objects, "Role", f"{FULLNAME}-rules")
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [f"{FULLNAME}-tls"], "verbs": ["get", "update"]}
+    ]
+    cluster_role = only(objects, "ClusterRole", f"{NAMESPACE}-{FULLNAME}-rules")
+    assert cluster_role["rules"] == [
+        {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            "resourceNames": [FULLNAME],
+            "verbs": ["get", "patch"],
+        }
+    ]
+
+
+@pytest.mark.parametrize(("values", "verbs"), [
+    pytest.param(("--set", "certificates.mode=certManager"), None, id="cert-manager"),
+    pytest.param(("--set", "certificates.mode=existingSecret,certificates.existingSecret.name=s"), ["get"],
+                 id="existing-secret"),
+])  # fmt: skip
+def test_secret_of_others_is_never_ours_to_write(helm: Helm, values: tuple[str, ...], verbs: list[str] | None) -> None:
+    roles = [each for each in helm.template(*values) if each["kind"] in {"Role", "ClusterRole"}]
+    rules = [rule for role in roles for rule in role["rules"] if rule["resources"] == ["secrets"]]
+    assert [rule["verbs"] for rule in rules] == ([verbs] if verbs else [])
+
+
+def test_container_that_reads_what_strangers_send_has_no_token(helm: Helm) -> None:
+    deployment = only(helm.template(), "Deployment", f"{FULLNAME}-rules")
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    mounts = {c["name"]: {mount["name"] for mount in c["volumeMounts"]} for c in spec["containers"]}
+    assert "token" not in mounts["server"]
+    assert "token" in mounts["certificates"]
+
+
+def test_stopping_pod_has_time_to_drain(helm: Helm) -> None:
+    """preStop, the drain and the end by force of the server's defaults fit into the grace period, with room."""
+    files = only(helm.template(), "ConfigMap", f"{FULLNAME}-settings")["data"]
+    server = parse_settings(files["rules.yaml"].encode()).server
+    spec = only(helm.template(), "Deployment", f"{FULLNAME}-rules")["spec"]["template"]["spec"]
+    (container,) = [each for each in spec["containers"] if each["name"] == "server"]
+    pre_stop_seconds = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    needed_seconds = pre_stop_seconds + server.drain_seconds + server.graceful_seconds
+    assert spec["terminationGracePeriodSeconds"] >= needed_seconds + 10
+
+
+def test_leader_service_has_no_selector(helm: Helm) -> None:
+    objects = helm.template("--set", "ledger.leaderElection=true,ledger.replicas=2")
+    assert "selector" not in only(objects, "Service", f"{FULLNAME}-ledger")["spec"]
+    assert "selector" in only(objects, "Service", f"{FULLNAME}-rules")["spec"]
+
+
+def test_new_settings_mean_new_pods_and_equal_ones_do_not(helm: Helm) -> None:
+    def checksum(*arguments: str) -> str:
+        deployment = only(helm.template(*arguments), "Deployment", f"{FULLNAME}-rules")
+        return deployment["spec"]["template"]["metadata"]["annotations"]["checksum/settings"]
+
+    assert checksum() == checksum("--set", "ledger.resources.limits.memory=3Gi")
+    assert checksum() != checksum("--set", "settings.log.level=debug")
+
+
+def test_release_named_after_the_chart_keeps_its_name(helm: Helm) -> None:
+    names = {each["metadata"]["name"] for each in helm.template(release="numa-admission")}
+    assert "numa-admission-rules" in names
+
+
+def test_rendered_entries_are_plain_json(helm: Helm) -> None:
+    """Numbers from a JSON file are floats to helm; none may be rendered as one."""
+    text = json.dumps(webhook_entries(helm.template()))
+    assert '"timeoutSeconds": 3' in text
+    assert ".0," not in text
