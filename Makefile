@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PORT ?= 8443
+PROBE_PORT ?= 8080
 # Two workers: the machines that this is tested on have two cores.
 JOBS ?= 2
 
@@ -21,7 +22,7 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 	touch $@
 
 run: $(INSTALLED) ## start the server on loopback with a demo cluster, and print what to paste
-	$(BIN)/numa-admission serve --demo --bind 127.0.0.1:$(PORT)
+	$(BIN)/numa-admission serve --demo --bind 127.0.0.1:$(PORT) --probe-bind 127.0.0.1:$(PROBE_PORT)
 
 test: $(INSTALLED) ## run the everyday tests (minutes)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not e2e and not slow"

@@ -12,7 +12,7 @@ from controlplane.plane import ControlPlane
 from support.builders import KOORD_KEY, SINGLE, SPEC_KEY, raw_pod
 from support_server import WebhookServer, registered, running_server
 
-GUIDE = Path(__file__).parents[1] / "guide"
+GUIDE = Path(__file__).parents[2] / "examples"
 COMPACT = '{"numaTopologyPolicy":"SingleNUMANode","singleNUMANodeExclusive":"Preferred"}'
 LABEL_TERM = {"key": "ack.node.gpu.schedule", "operator": "In", "values": ["topology"]}
 

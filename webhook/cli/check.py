@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import click
@@ -111,7 +111,7 @@ def check_sources(sources: Iterable[Source | Unreadable], rules: Rules) -> Repor
 
 
 def _judge(found: FoundObject, rules: Rules) -> tuple[bool, list[Finding]]:
-    """Return whether the object is one that the rules judge, and what is wrong with it; paths from the object's root."""
+    """Return whether the rules judge the object, and what is wrong with it; paths from the object's root."""
     match found.subject:
         case Pod() as pod:
             findings = judge_pod(pod, rules, stage=Stage.FILE, namespace=found.namespace)
@@ -192,15 +192,36 @@ def check(
 
     Exit code: 0 clean, 1 findings, 2 wrong usage, 3 something could not be read.
     """
-    rules = Rules()
-    if settings_file is not None:
-        rules = _rules_of(settings_file)
+    rules = _rules_of(settings_file) if settings_file is not None else Rules()
     sources = list(read_sources(paths, stdin_name))
     report = check_sources(sources, rules)
+    if cluster_file is not None:
+        report = replace(report, lines=(*report.lines, *_misfits(cluster_file, sources)))
     for line in report.lines:
         click.echo(str(line))
     click.echo(summary(report), err=True)
-    code = report.exit_code(Severity(fail_on))
-    if cluster_file is not None:
-        code = max(code, _fits(cluster_file, sources))
-    context.exit(code)
+    context.exit(report.exit_code(Severity(fail_on)))
+
+
+def _rules_of(settings_file: str) -> Rules:
+    """Return the rules that a server with these settings would judge by."""
+    from pathlib import Path  # noqa: PLC0415 - check alone starts without these
+
+    from webhook.service.settings_file import read_settings  # noqa: PLC0415 - as above
+    from webhook.service.start import StartError  # noqa: PLC0415 - as above
+    from webhook.service.wiring import rules_of  # noqa: PLC0415 - as above
+
+    try:
+        return rules_of(read_settings(Path(settings_file)))
+    except StartError as error:
+        raise click.BadParameter(str(error), param_hint="--settings") from error
+
+
+def _misfits(cluster_file: str, sources: Iterable[Source | Unreadable]) -> Iterator[Line]:
+    from webhook.cli.fitting import PictureError, fit_findings  # noqa: PLC0415 - check alone starts without the ledger
+
+    try:
+        for file, position, finding in fit_findings(cluster_file, sources):
+            yield Line(file, position, finding)
+    except PictureError as error:
+        yield Line(cluster_file, Position(1, 1), None, str(error))

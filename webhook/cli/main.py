@@ -8,8 +8,10 @@ import click
 
 COMMANDS: Final = MappingProxyType(
     {
+        "ask": ("webhook.cli.ask:ask", "Send manifests to a running server and print its answers."),
         "check": ("webhook.cli.check:check", "Judge manifests as the webhooks would."),
         "explain": ("webhook.cli.explain:explain", "Explain a finding's code."),
+        "map": ("webhook.cli.map:map_command", "Draw the machines: NUMA nodes, CPUs, GPUs and who holds them."),
         "serve": ("webhook.cli.serve:serve", "Run the admission server."),
         "webhook-config": ("webhook.cli.webhook_config:webhook_config", "Print the webhook configurations."),
     }

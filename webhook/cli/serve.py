@@ -1,6 +1,7 @@
 """``numa-admission serve``: the admission server."""
 
 import os
+import shlex
 import socket
 import sys
 import tempfile
@@ -168,7 +169,30 @@ def _lines(
         lines.append(f"numa-admission: probes http://{_address(probe_listener)}/livez, /readyz, /metrics")
     if ca_file is not None:
         lines.append(f"numa-admission: throw-away certificate, its authority is {ca_file}")
+        lines.extend(_to_paste(url, ca_file))
     return lines
+
+
+def _to_paste(url: str, ca_file: Path) -> list[str]:
+    """Return the demo's first commands, to be pasted in another terminal, in the folder of the clone."""
+    program = shlex.join([str(Path(sys.argv[0]).absolute())])
+    ask = f"{program} ask --url {url} --ca {shlex.quote(str(ca_file))}"
+    return [
+        "",
+        "Paste into another terminal, in this folder:",
+        "",
+        "  # the vendor guide's own pod, whose JSON ends with a comma: see the patch",
+        f"  {ask} --dry-run examples/guide-pod.yaml",
+        "  # a broken pod: see every finding",
+        f"  {ask} examples/broken-pod.yaml",
+        "  # four GPUs on one NUMA node: the demo has room once; the second is refused, with the proof",
+        f"  {ask} examples/four-gpus.yaml examples/four-gpus.yaml",
+        "  # the machines of the demo, and where that pod would go",
+        f"  {program} map --pod examples/four-gpus.yaml",
+        "  # the same rules on a folder of manifests, with file, line and column",
+        f"  {program} check examples",
+        "",
+    ]
 
 
 def _address(listener: socket.socket) -> str:

@@ -30,8 +30,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 )
 @click.option("--without", "left_out", multiple=True, metavar="WEBHOOK", help="Leave a webhook out, such as bind.")
 def webhook_config(
-    *,
-    url: str | None, service: str | None, ca_file: str, name: str, excluded: Sequence[str], left_out: Sequence[str]
+    *, url: str | None, service: str | None, ca_file: str, name: str, excluded: Sequence[str], left_out: Sequence[str]
 ) -> None:
     """Print MutatingWebhookConfiguration and ValidatingWebhookConfiguration, to be applied by kubectl."""
     target, namespaces = _target(url, service)

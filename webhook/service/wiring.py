@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 from certs.files import ReloadingServerContext
 from webhook.core.capacity import CapacityRules
 from webhook.core.decide import decide_mutate, decide_validate
-from webhook.core.decisions import Endpoint
+from webhook.core.decisions import Ask, Decision, Endpoint
 from webhook.core.dialects import DIALECTS
 from webhook.core.kubelet.allocator import KubeletAllocator
 from webhook.core.ledger.events import Elapsed, LedgerEvent
@@ -124,9 +124,13 @@ def build_services(
         )
     if role.has_ledger:
         book = _book(settings, source, clock)
-        doors[Endpoint.CAPACITY] = Door(
-            lambda ask, _until: book.decide_capacity(ask), timeouts.capacity_seconds, gives_way=True
-        )
+        stateless = rules_of(settings)
+
+        def capacity(ask: Ask, _until_monotonic_seconds: float) -> Decision:
+            # What the stateless rules refuse is theirs to say: two webhooks never report the same pod twice.
+            return book.decide_capacity(ask) if decide_validate(ask, stateless).allowed else Decision.allow()
+
+        doors[Endpoint.CAPACITY] = Door(capacity, timeouts.capacity_seconds, gives_way=True)
         doors[Endpoint.BIND] = Door(book.decide_bind, timeouts.bind_seconds, gives_way=True)
         on_tick.append(_every(_ELAPSED_EVERY_SECONDS, clock, partial(_elapse, book, log)))
     ready_checks: list[Check] = []
