@@ -1,0 +1,216 @@
+"""What the feeds make of what they hear: compact records at once, and ledger events of what is new."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.cluster.client import Client, Json
+from webhook.cluster.node_board import NodeBoard
+from webhook.core.ledger.events import LedgerEvent, PodGone, PodSeen, PodsListed
+from webhook.core.ledger.records import PodRecord
+from webhook.wire.devices import read_node_devices
+from webhook.wire.node_topologies import read_node_topology
+from webhook.wire.nodes import read_node
+from webhook.wire.pod_records import read_pod_record
+from webhook.wire.pod_results import read_result
+from webhook.wire.pods import read_pod
+from webhook.wire.shelf import Shelf
+
+PODS_PATH: Final = "/api/v1/pods"
+NODES_PATH: Final = "/api/v1/nodes"
+DEVICES_PATH: Final = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+TOPOLOGY_GROUP: Final = "topology.node.k8s.io"
+TOPOLOGY_RESOURCE: Final = "noderesourcetopologies"
+
+_VERSIONS: Final = ("v1alpha2", "v1alpha1")
+"""Served versions that we read, best first; any other is taken as the API server prefers."""
+
+Apply = Callable[[Sequence[LedgerEvent]], None]
+
+
+class PodReceiver:
+    """Pods into ``PodSeen``, ``PodGone`` and ``PodsListed``."""
+
+    def __init__(
+        self,
+        apply: Apply,
+        wall_seconds: Callable[[], float],
+        after_list: Callable[[], Iterable[LedgerEvent]] = lambda: (),
+    ) -> None:
+        """Hand events to ``apply``; what ``after_list`` returns (a checkpoint's places, reports) follows each list."""
+        self._apply = apply
+        self._wall_seconds = wall_seconds
+        self._after_list = after_list
+        self._shelf = Shelf()
+        self._known: dict[str, PodRecord] = {}
+        """The last record of every pod that has not ended; the same objects as in the ledger."""
+        self._listing: set[str] = set()
+        self._started_seconds = 0.0
+
+    def list_begins(self) -> None:
+        """Remember when, for claims that are younger."""
+        self._listing = set()
+        self._started_seconds = self._wall_seconds()
+
+    def listed(self, items: list[Any]) -> None:
+        """Take a page; pods that are bound already were bound in an order that nobody knows any more."""
+        fresh: list[LedgerEvent] = []
+        for item in items:
+            record = self._record(item)
+            if record is None:
+                continue
+            self._listing.add(record.uid)
+            # What has ended and was not known holds nothing: in a cluster of Jobs these are most of the list.
+            if self._is_news(record) and not (record.has_ended and record.uid not in self._known):
+                self._keep(record)
+                fresh.append(PodSeen(record, is_history=bool(record.node_name)))
+        self._apply(fresh)
+
+    def list_ends(self) -> None:
+        """Forget what was not listed."""
+        for uid in [uid for uid in self._known if uid not in self._listing]:
+            del self._known[uid]
+        self._apply((PodsListed(frozenset(self._listing), self._started_seconds), *self._after_list()))
+        self._listing = set()
+
+    def changed(self, kind: str, item: Json) -> None:
+        """Take one change."""
+        record = self._record(item)
+        if record is None:
+            return
+        if kind == "DELETED":
+            self._known.pop(record.uid, None)
+            self._apply((PodGone(record.uid, record.resource_version),))
+        elif self._is_news(record):
+            self._keep(record)
+            self._apply((PodSeen(record),))
+
+    def _record(self, item: object) -> PodRecord | None:
+        pod = read_pod(item)
+        if not pod.uid:
+            return None
+        record = read_pod_record(item, pod=pod)
+        return replace(
+            record,
+            namespace=sys.intern(record.namespace),
+            node_name=sys.intern(record.node_name),
+            phase=sys.intern(record.phase),
+            scheduler_name=sys.intern(record.scheduler_name),
+            owner=sys.intern(record.owner),
+            demand=self._shelf.one(record.demand),
+            eligibility=self._shelf.one(record.eligibility),
+            confirmed=read_result(pod.annotations, record.demand) if record.node_name else None,
+        )
+
+    def _is_news(self, record: PodRecord) -> bool:
+        known = self._known.get(record.uid)
+        return known is None or replace(record, resource_version=known.resource_version) != known
+
+    def _keep(self, record: PodRecord) -> None:
+        if record.has_ended:
+            self._known.pop(record.uid, None)
+        else:
+            self._known[record.uid] = record
+
+
+class NodeReceiver:
+    """Nodes into the board."""
+
+    def __init__(self, board: NodeBoard) -> None:
+        """Tell ``board``."""
+        self._board = board
+        self._listing: set[str] = set()
+
+    def list_begins(self) -> None:
+        """Begin to collect names."""
+        self._listing = set()
+
+    def listed(self, items: list[Any]) -> None:
+        """Take a page."""
+        for item in items:
+            reading = read_node(item)
+            self._listing.add(reading.facts.name)
+            self._board.node_seen(reading)
+
+    def list_ends(self) -> None:
+        """Whatever was not listed is gone."""
+        self._board.nodes_listed(frozenset(self._listing))
+
+    def changed(self, kind: str, item: Json) -> None:
+        """Take one change."""
+        reading = read_node(item)
+        if kind == "DELETED":
+            self._board.node_gone(reading.facts.name)
+        else:
+            self._board.node_seen(reading)
+
+
+class TopologyReceiver:
+    """NodeResourceTopologies into the board."""
+
+    def __init__(self, board: NodeBoard) -> None:
+        """Tell ``board``."""
+        self._board = board
+        self._listing: set[str] = set()
+
+    def list_begins(self) -> None:
+        """Begin to collect names."""
+        self._listing = set()
+
+    def listed(self, items: list[Any]) -> None:
+        """Take a page."""
+        for item in items:
+            topology = read_node_topology(item)
+            self._listing.add(topology.name)
+            self._board.topology_seen(topology.name, topology)
+
+    def list_ends(self) -> None:
+        """Whatever was not listed is gone."""
+        self._board.topologies_listed(frozenset(self._listing))
+
+    def changed(self, kind: str, item: Json) -> None:
+        """Take one change."""
+        topology = read_node_topology(item)
+        self._board.topology_seen(topology.name, None if kind == "DELETED" else topology)
+
+
+class DeviceReceiver:
+    """Koordinator's Devices into the board."""
+
+    def __init__(self, board: NodeBoard) -> None:
+        """Tell ``board``."""
+        self._board = board
+        self._listing: set[str] = set()
+
+    def list_begins(self) -> None:
+        """Begin to collect names."""
+        self._listing = set()
+
+    def listed(self, items: list[Any]) -> None:
+        """Take a page."""
+        for item in items:
+            devices = read_node_devices(item)
+            self._listing.add(devices.name)
+            self._board.devices_seen(devices.name, devices)
+
+    def list_ends(self) -> None:
+        """Whatever was not listed is gone."""
+        self._board.devices_listed(frozenset(self._listing))
+
+    def changed(self, kind: str, item: Json) -> None:
+        """Take one change."""
+        devices = read_node_devices(item)
+        self._board.devices_seen(devices.name, None if kind == "DELETED" else devices)
+
+
+def topology_path(client: Client) -> str:
+    """Return the list's path of NodeResourceTopologies in a version that is served.
+
+    Raises:
+        NotFound: the CRD is missing.
+    """
+    group = client.get(f"/apis/{TOPOLOGY_GROUP}")
+    versions = [entry.get("version") for entry in group.get("versions") or () if isinstance(entry, dict)]
+    found = next((version for version in (*_VERSIONS, *versions) if version in versions), _VERSIONS[0])
+    return f"/apis/{TOPOLOGY_GROUP}/{found}/{TOPOLOGY_RESOURCE}"

@@ -1,0 +1,156 @@
+"""The threads that feed the book from a live cluster, and what they have told of themselves."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from structlog.typing import FilteringBoundLogger
+
+from webhook.cluster.client import Client
+from webhook.cluster.feeds import (
+    DEVICES_PATH,
+    NODES_PATH,
+    PODS_PATH,
+    DeviceReceiver,
+    NodeReceiver,
+    PodReceiver,
+    TopologyReceiver,
+    topology_path,
+)
+from webhook.cluster.node_board import NodeBoard
+from webhook.cluster.pulse import Pulse, PulseState
+from webhook.cluster.watch import Receiver, Watch, WatchLimits
+from webhook.core.ledger.accounts import Notice
+from webhook.core.ledger.events import LedgerEvent
+from webhook.core.ledger.verdicts import MachineClass
+from webhook.service.book import Book
+from webhook.service.clock import Clock
+from webhook.service.freshness import Freshness, FreshnessLimits
+from webhook.service.logs import fault_text
+from webhook.wire.node_sources import NodeAssembler
+
+REPORTS_AGAIN_SECONDS = 5.0
+FIRST_LIST_SECONDS = 15.0
+"""How long the pods' first list waits for the nodes': places on nodes that are known are not computed twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What others (checkpoint, divergence counters) want to hear of the feeds."""
+
+    after_list: Callable[[], Iterable[LedgerEvent]] = lambda: ()
+    """Called by the pods' thread when a list of pods is in the book: a checkpoint's ``Recalled`` events."""
+    on_notice: Callable[[Notice], None] = lambda _: None
+
+
+class Feeding:
+    """Four feeds: nodes and pods, which the ledger needs; NodeResourceTopologies and Devices, which may be absent."""
+
+    def __init__(
+        self,
+        client: Client,
+        book: Book,
+        log: FilteringBoundLogger,
+        clock: Clock | None = None,
+        *,
+        classes: tuple[MachineClass, ...] = (),
+        hooks: Hooks | None = None,
+        limits: WatchLimits | None = None,
+        freshness_limits: FreshnessLimits | None = None,
+    ) -> None:
+        """Prepare the feeds of ``book``; nothing is asked before ``start``."""
+        clock = clock or Clock()
+        self._book = book
+        self._log = log
+        self._hooks = hooks or Hooks()
+        self._stopped = threading.Event()
+        self._board = NodeBoard(NodeAssembler(classes), self._apply)
+        names = ("nodeResourceTopologies", "devices", "nodes", "pods")
+        self._pulses = tuple(Pulse(name, clock.monotonic_seconds) for name in names)
+        topologies, devices, nodes, pods = self._pulses
+        self.freshness = Freshness((nodes, pods), (topologies, devices), clock.monotonic_seconds, freshness_limits)
+        pod_receiver = PodReceiver(self._apply, clock.wall_seconds, self._after_list)
+        self._watches: dict[str, Watch] = {}
+        for pulse, path, receiver, may_be_absent in (
+            (topologies, lambda: topology_path(client), TopologyReceiver(self._board), True),
+            (devices, DEVICES_PATH, DeviceReceiver(self._board), True),
+            (nodes, NODES_PATH, NodeReceiver(self._board), False),
+            (pods, PODS_PATH, pod_receiver, False),
+        ):
+            self._watches[pulse.name] = self._watch(client, path, receiver, pulse, limits, may_be_absent=may_be_absent)
+        self._threads: list[threading.Thread] = []
+
+    def _watch(
+        self,
+        client: Client,
+        path: str | Callable[[], str],
+        receiver: Receiver,
+        pulse: Pulse,
+        limits: WatchLimits | None,
+        *,
+        may_be_absent: bool,
+    ) -> Watch:
+        return Watch(
+            client, path, receiver, pulse, may_be_absent=may_be_absent, limits=limits, on_fault=self._log_fault
+        )
+
+    def start(self) -> None:
+        """Start the threads; call it after the fork."""
+        for number, pulse in enumerate(self._pulses):
+            earlier = self._pulses[:number] if number >= 2 else ()
+            thread = threading.Thread(
+                target=self._run, args=(self._watches[pulse.name], earlier), name=f"feed-{pulse.name}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+        repeater = threading.Thread(target=self._repeat_reports, name="feed-reports", daemon=True)
+        self._threads.append(repeater)
+        repeater.start()
+
+    def stop(self, within_seconds: float = 5.0) -> None:
+        """End the threads; those that do not end in time are left to the end of the process."""
+        self._stopped.set()
+        for watch in self._watches.values():
+            watch.stop()
+        for thread in self._threads:
+            thread.join(within_seconds)
+
+    def states(self) -> dict[str, PulseState]:
+        """Return the state of each feed by name, for metrics and the dashboard."""
+        return {pulse.name: pulse.state for pulse in self._pulses}
+
+    def _run(self, watch: Watch, earlier: Sequence[Pulse]) -> None:
+        """Follow ``watch``, its first list after the first lists of ``earlier`` or after a while."""
+        left = FIRST_LIST_SECONDS
+        while left > 0 and not all(pulse.state.has_listed or pulse.state.is_absent for pulse in earlier):
+            if self._stopped.wait(0.05):
+                return
+            left -= 0.05
+        watch.run()
+
+    def _repeat_reports(self) -> None:
+        while not self._stopped.wait(REPORTS_AGAIN_SECONDS):
+            try:
+                self._board.repeat_reports()
+            except Exception as error:  # noqa: BLE001 - as in the feeds: a thread that dies unseen is worse
+                self._log_fault(error)
+
+    def _after_list(self) -> Iterable[LedgerEvent]:
+        # What a node counts now stands above what was remembered; a place of the checkpoint that agrees is kept.
+        return (*self._hooks.after_list(), *self._board.reports())
+
+    def _apply(self, events: Sequence[LedgerEvent]) -> None:
+        for notice in self._book.apply(events):
+            self._log.info(
+                "ledger",
+                kind=notice.kind,
+                uid=notice.uid,
+                namespace=notice.namespace,
+                name=notice.name,
+                node=notice.node,
+                detail=notice.detail,
+            )
+            self._hooks.on_notice(notice)
+
+    def _log_fault(self, error: Exception) -> None:
+        self._log.error("fault", **fault_text(error))
