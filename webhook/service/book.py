@@ -118,15 +118,21 @@ class Book:
     def decide_bind(self, ask: Ask, until_monotonic_seconds: float | None = None) -> Decision:
         """Return the verdict on a binding, committed unless it is a dry run.
 
-        A binding that is only out of turn is held until the node's kubelet has answered for those before it, at most
-        until ``until_monotonic_seconds``; None: it is not held.
+        A binding that is only out of turn is held until the node's kubelet has answered for those before it, and one
+        of a pod that the watch has not shown yet until it does, at most until ``until_monotonic_seconds``; None: it is
+        not held.
         """
         if distrust := self._trust():
             return _unjudged(ask, distrust)
         with self._lock:
             decision, now = self._judge_binding(ask)
-            if _is_out_of_turn(decision) and until_monotonic_seconds is not None and self._turns.has_room():
-                decision, now = self._wait_for_turn(ask, decision, now, until_monotonic_seconds)
+            while (subject := self._worth_waiting_for(ask, decision)) and self._turns.has_room():
+                left = (until_monotonic_seconds or 0.0) - self._monotonic_seconds()
+                if left <= 0:
+                    break
+                with self._turns.queue(subject) as news:
+                    news.wait(left)
+                decision, now = self._judge_binding(ask)
             self._commit(ask, decision, now)
         return decision
 
@@ -137,16 +143,15 @@ class Book:
             shunned = self._follower.shunned(binding.pod_uid, binding.node_name, now)
         return decide_bind(ask, self._ledger, self._rules, now, shunned), now
 
-    def _wait_for_turn(self, ask: Ask, decision: Decision, now: float, until: float) -> tuple[Decision, float]:
-        node = ask.subject.node_name if isinstance(ask.subject, Binding) else ""
-        with self._turns.queue(node) as news:
-            while _is_out_of_turn(decision):
-                left = until - self._monotonic_seconds()
-                if left <= 0:
-                    break
-                news.wait(left)
-                decision, now = self._judge_binding(ask)
-        return decision, now
+    def _worth_waiting_for(self, ask: Ask, decision: Decision) -> str:
+        """Return the node or the UID of the pod of which news may change ``decision``; empty: none would."""
+        binding = ask.subject
+        if not isinstance(binding, Binding):
+            return ""
+        if any(finding.code == reasons.BINDING_OUT_OF_TURN.code for finding in decision.findings):
+            return binding.node_name
+        known = self._ledger.entry(binding.pod_uid, binding.namespace or ask.namespace, binding.pod_name)
+        return "" if known is not None or binding.node_name not in self._ledger.views else binding.pod_uid
 
     def _commit(self, ask: Ask, decision: Decision, now: float) -> None:
         event = decision.event
@@ -201,7 +206,3 @@ class Book:
 
 def _unjudged(ask: Ask, distrust: str) -> Decision:
     return Decision.allow(findings=(unknown(distrust),)) if ask.subject is not None else Decision.allow()
-
-
-def _is_out_of_turn(decision: Decision) -> bool:
-    return any(finding.code == reasons.BINDING_OUT_OF_TURN.code for finding in decision.findings)
