@@ -17,7 +17,7 @@ PATIENT = 20.0
 """A deadline, on a clock that stands at 0, that no test reaches."""
 
 ASKS = {"a": demand((2, 2)), "b": demand((2, 3)), "c": demand((2, 4)), "d": demand((3, 4))}
-"""On four NUMA nodes with four GPUs each: of any two, who comes first takes the lower NUMA node, so the order counts."""
+"""On four NUMA nodes with four GPUs each: of any two the first takes the lower NUMA node, so the order counts."""
 
 
 class Follower:
