@@ -2,10 +2,13 @@
 
     python tests/bench/empty_handler.py --bind 127.0.0.1:0 --tls-cert F --tls-key F
 
-answers every POST to /mutate and /validate with one fixed reply, after reading the body.
+answers every POST to /mutate and /validate with one fixed reply, after reading the body. The uid of the call, without
+which the API server takes no reply, is found by a search in the first bytes, which costs about a microsecond: nothing
+is parsed.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -19,18 +22,20 @@ from webhook.service.services import Services
 from webhook.service.settings import ServerSettings, Settings
 from webhook.service.wiring import build_services
 
-REPLY = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"","allowed":true}}'
+REPLY = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"%s","allowed":true}}'
+UID = re.compile(rb'"uid":"([0-9a-f-]{36})"')
+"""The call's own uid is the first of the document, as an API server writes it."""
 
 
 def empty_app(_services: Services) -> Flask:
-    """Return the least that a Flask webhook can be; its reply carries no uid, so only a bench can use it."""
+    """Return the least that a Flask webhook can be."""
     app = Flask(__name__, static_folder=None)
 
     @app.post("/mutate")
     @app.post("/validate")
     def answer():
-        request.get_data()
-        return REPLY, 200, {"Content-Type": "application/json"}
+        found = UID.search(request.get_data(), 0, 400)
+        return REPLY % (found[1] if found else b""), 200, {"Content-Type": "application/json"}
 
     return app
 

@@ -199,3 +199,8 @@ def steps_of(path: str) -> tuple[str, ...]:
     for word in path.split("."):
         steps.extend((word[:-2], EACH_ITEM) if word.endswith(EACH_ITEM) else (word,))
     return tuple(steps)
+
+
+def has_wildcards(path: str) -> bool:
+    """Return whether ``path`` leads to more than one place; else it is written as a reader finds it."""
+    return EACH_ITEM in path or EACH_MEMBER in path

@@ -17,6 +17,7 @@ from webhook.wire.workload_kinds import (
     SurgeRule,
     TemplateRule,
     WorkloadKind,
+    has_wildcards,
     steps_of,
 )
 
@@ -117,6 +118,16 @@ def _metadata(root: JsonMap, template: JsonMap, rule: TemplateRule) -> object:
 
 def _places(root: JsonMap, path: str, faults: list[Malformed]) -> list[_Place]:
     """Return each value that is not null at ``path``."""
+    if not has_wildcards(path):
+        value: object = root
+        for step in steps_of(path):
+            if not isinstance(value, dict):
+                break  # a fault: the walk below names it
+            value = value.get(step)
+            if value is None:
+                return []
+        else:
+            return [_Place(path, value, ())]
     places = [_Place("", root, ())]
     for step in steps_of(path):
         places = [further for place in places for further in _step(place, step, faults)]
@@ -154,6 +165,8 @@ def _value_at(root: object, path: str, keys: Keys) -> object:
 
 def _written(path: str, keys: Keys) -> str:
     """Return ``path`` as a reader finds it, with ``keys`` in the places of its wildcards."""
+    if not has_wildcards(path):
+        return path
     written, keys_left = "", iter(keys)
     for step in steps_of(path):
         if step == EACH_ITEM:
