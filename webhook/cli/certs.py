@@ -1,0 +1,295 @@
+"""``numa-admission certs``: the serving certificate in files (development) or in the cluster.
+
+certs mint DIRECTORY ...                          a new authority and leaf in files
+certs show DIRECTORY | --secret NAMESPACE/NAME    what is held, and what is wrong with it
+certs rotate DIRECTORY | --secret NAMESPACE/NAME  one step of the rotation, or a change ahead of its time
+certs keep --secret NAMESPACE/NAME                the loop beside a server; the chart runs it
+"""
+
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from certs.names import Names
+    from certs.policy import Policy
+    from webhook.cluster.client import Client
+    from webhook.service.certificates import CertificateKeeper, Stepper
+
+EXIT_FAULTY: Final = 1
+EXIT_BROKEN: Final = 3
+_PLACE = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9][a-z0-9.-]*)")
+_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+_secret = click.option("--secret", metavar="NAMESPACE/NAME", required=True, help="The Secret in the cluster.")
+_configurations = click.option(
+    "--configurations", metavar="NAME", help="The webhook configurations that must trust it."
+)
+_kubeconfig = click.option("--kubeconfig", metavar="FILE", help="Instead of the service account or your own.")
+_service = click.option("--service", "services", multiple=True, help="A Service whose names the certificate carries.")
+_dns = click.option("--dns", multiple=True, help="One more DNS name.")
+_ip = click.option("--ip", multiple=True, help="One more IP address.")
+_days = click.option("--days", type=float, default=90.0, show_default=True, help="Lifetime of a certificate.")
+_authority_days = click.option("--authority-days", type=float, default=1825.0, help="Of an authority (1825).")
+
+
+@click.group(short_help="Show, rotate, mint and keep the serving certificate.")
+def certs() -> None:
+    """Show, rotate, mint and keep the serving certificate, in a directory or in the cluster."""
+
+
+@certs.command(context_settings=_PASSED_ON, short_help="Write a new authority and certificate into a directory.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def mint(arguments: Sequence[str]) -> None:
+    """Pass on to ``python -m certs mint``."""
+    _pass_on("mint", arguments)
+
+
+@certs.command(context_settings=_PASSED_ON, short_help="Print what is held and what is wrong with it.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def show(arguments: Sequence[str]) -> None:
+    """Pass on to ``python -m certs show`` for a directory; with --secret, show what the cluster holds."""
+    _by_place("show", show_cluster, arguments)
+
+
+@certs.command(context_settings=_PASSED_ON, short_help="Do one step of the rotation.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def rotate(arguments: Sequence[str]) -> None:
+    """Pass on to ``python -m certs rotate`` for a directory; with --secret, rotate what the cluster holds."""
+    _by_place("rotate", rotate_cluster, arguments)
+
+
+@click.command("show")
+@_secret
+@_kubeconfig
+def show_cluster(*, secret: str, kubeconfig: str | None) -> None:
+    """Print what the Secret holds and what is wrong with it; exit code 1 with a fault, 3 without a certificate."""
+    from certs.holdings import holdings_of  # noqa: PLC0415 - a quick --help
+    from certs.moments import utc_now  # noqa: PLC0415 - as above
+    from certs.show import shown  # noqa: PLC0415 - as above
+    from certs.store import StoreError  # noqa: PLC0415 - as above
+    from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
+
+    try:
+        data = ClusterSecretStore(_client(kubeconfig), *_place(secret)).read().data
+    except StoreError as error:
+        _end(str(error))
+    result = shown(holdings_of(data), utc_now())
+    click.echo("\n".join(result.lines))
+    if not data:
+        sys.exit(EXIT_BROKEN)
+    sys.exit(EXIT_FAULTY if result.faults else 0)
+
+
+@click.command("rotate")
+@_secret
+@_configurations
+@_kubeconfig
+@click.option(
+    "--ask", type=click.Choice(["nothing", "leaf", "authority"]), default="nothing", help="Ahead of its time."
+)
+@_service
+@_dns
+@_ip
+@_days
+@_authority_days
+def rotate_cluster(
+    *,
+    secret: str,
+    configurations: str | None,
+    kubeconfig: str | None,
+    ask: str,
+    services: Sequence[str],
+    dns: Sequence[str],
+    ip: Sequence[str],
+    days: float,
+    authority_days: float,
+) -> None:
+    """Do one step; ``--ask`` begins a change ahead of its time, and the loop beside the servers finishes it.
+
+    Give the names, lifetimes and configurations that the loop was given.
+    """
+    from certs.moments import in_words, utc_now  # noqa: PLC0415 - a quick --help
+    from certs.plan import Asked  # noqa: PLC0415 - as above
+    from certs.rotate import Rotator  # noqa: PLC0415 - as above
+    from certs.steps import Outcome  # noqa: PLC0415 - as above
+    from webhook.cluster.configurations import ClusterConfigurationStore  # noqa: PLC0415 - as above
+    from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
+
+    namespace, name = _place(secret)
+    if configurations is None:
+        raise click.UsageError("Give --configurations as well: trust moves with the certificate.")
+    policy = _policy(namespace=namespace, services=services, dns=dns, ip=ip, days=days, authority_days=authority_days)
+    client = _client(kubeconfig)
+    secrets = ClusterSecretStore(client, namespace, name)
+    step = Rotator(secrets, ClusterConfigurationStore(client, configurations), policy).step(utc_now(), Asked(ask))
+    click.echo(f"{step.action.value}: {step.reason} Look again at {in_words(step.look_at)}.")
+    if step.outcome is not Outcome.DONE:
+        _end(step.error)
+
+
+@certs.command(short_help="Keep the certificate, beside a server.")
+@click.option(
+    "--duty",
+    type=click.Choice(["keep", "trust", "follow"]),
+    default="keep",
+    show_default=True,
+    help="keep: authority, certificate and trust; trust: only the trust in another's Secret; follow: only read it.",
+)
+@_secret
+@_configurations
+@_kubeconfig
+@click.option("--directory", metavar="DIR", help="Where the server reads its pair.")
+@_service
+@_dns
+@_ip
+@_days
+@_authority_days
+@click.option("--once", is_flag=True, help="End as soon as a pair lies in the directory.")
+def keep(
+    *,
+    duty: str,
+    secret: str,
+    configurations: str | None,
+    kubeconfig: str | None,
+    directory: str | None,
+    services: Sequence[str],
+    dns: Sequence[str],
+    ip: Sequence[str],
+    days: float,
+    authority_days: float,
+    once: bool,
+) -> None:
+    """Keep looking after the certificate until a signal ends it."""
+    if duty != "follow" and configurations is None:
+        raise click.UsageError(f"Give --configurations: duty {duty} keeps their trust.")
+    if directory is None and (once or duty == "follow"):
+        raise click.UsageError("Give --directory: there is nothing else to do.")
+    namespace, name = _place(secret)
+    policy = (
+        _policy(namespace=namespace, services=services, dns=dns, ip=ip, days=days, authority_days=authority_days)
+        if duty == "keep"
+        else None
+    )
+    keeper = _keeper(
+        client=_client(kubeconfig),
+        place=(namespace, name),
+        configurations=configurations or "",
+        policy=policy,
+        directory=directory,
+        duty=duty,
+    )
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _ender(ended))
+    keeper.run(ended.wait, until_first_pair=once)
+    if once and not keeper.has_pair:
+        sys.exit(EXIT_BROKEN)
+
+
+def _ender(ended: threading.Event) -> Callable[[int, object], None]:
+    def end(_number: int, _frame: object) -> None:
+        ended.set()
+
+    return end
+
+
+def _keeper(
+    *,
+    client: "Client",
+    place: tuple[str, str],
+    configurations: str,
+    policy: "Policy | None",
+    directory: str | None,
+    duty: str,
+) -> "CertificateKeeper":
+    from certs.directory import DirectoryStore  # noqa: PLC0415 - a quick --help
+    from certs.rotate import Rotator  # noqa: PLC0415 - as above
+    from certs.trust import TrustKeeper  # noqa: PLC0415 - as above
+    from webhook.cluster.configurations import ClusterConfigurationStore  # noqa: PLC0415 - as above
+    from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
+    from webhook.service.certificates import CertificateKeeper, Follower  # noqa: PLC0415 - as above
+    from webhook.service.logs import open_log  # noqa: PLC0415 - as above
+
+    secrets = ClusterSecretStore(client, *place)
+    stepper: Stepper
+    if policy is not None:
+        stepper = Rotator(secrets, ClusterConfigurationStore(client, configurations), policy)
+    elif duty == "trust":
+        stepper = TrustKeeper(secrets, ClusterConfigurationStore(client, configurations))
+    else:
+        stepper = Follower(secrets)
+    files = DirectoryStore(Path(directory)) if directory is not None else None
+    return CertificateKeeper(stepper, files, open_log(sys.stderr.buffer, "info"))
+
+
+def _policy(
+    *,
+    namespace: str,
+    services: Sequence[str],
+    dns: Sequence[str],
+    ip: Sequence[str],
+    days: float,
+    authority_days: float,
+) -> "Policy":
+    from certs.mint import lifetime_of  # noqa: PLC0415 - a quick --help
+    from certs.policy import Policy  # noqa: PLC0415 - as above
+
+    try:
+        return Policy(
+            names=_names(namespace, services, dns, ip),
+            leaf_lifetime=lifetime_of(days),
+            authority_lifetime=lifetime_of(authority_days),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _names(namespace: str, services: Sequence[str], dns: Sequence[str], ip: Sequence[str]) -> "Names":
+    from certs.names import names_of, service_names  # noqa: PLC0415 - a quick --help
+
+    return names_of([*(name for each in services for name in service_names(each, namespace).dns), *dns], ip)
+
+
+def _client(kubeconfig: str | None) -> "Client":
+    from webhook.cluster.client import Client  # noqa: PLC0415 - a quick --help
+    from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - as above
+
+    try:
+        return Client.from_environment(kubeconfig)
+    except ClusterError as error:
+        _end(f"{error}.")
+
+
+def _place(secret: str) -> tuple[str, str]:
+    found = _PLACE.fullmatch(secret)
+    if found is None:
+        raise click.BadParameter(f"{secret!r} is not of the form NAMESPACE/NAME.", param_hint="--secret")
+    return found["namespace"], found["name"]
+
+
+def _by_place(name: str, of_cluster: click.Command, arguments: Sequence[str]) -> None:
+    if any(each.split("=")[0] == "--secret" for each in arguments):
+        of_cluster.main(list(arguments), prog_name=f"numa-admission certs {name}")
+    _pass_on(name, arguments)
+
+
+def _pass_on(command: str, arguments: Sequence[str]) -> NoReturn:
+    from certs.__main__ import main  # noqa: PLC0415 - a quick --help
+
+    sys.exit(main([command, *arguments]))
+
+
+def _end(sentence: str) -> NoReturn:
+    click.echo(f"numa-admission certs: {sentence}", err=True)
+    sys.exit(EXIT_BROKEN)
+
+
+if __name__ == "__main__":
+    certs(prog_name="numa-admission certs")
