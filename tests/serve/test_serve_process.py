@@ -280,9 +280,14 @@ def test_what_cannot_start_says_why_and_exits_2(arguments, sentence):
 
 
 def with_uid(uid: str) -> bytes:
-    """The recorded create of 4 GPUs on one NUMA node, of another pod."""
+    """The recorded create of 4 GPUs on one NUMA node, of another pod, repaired: capacity is silent on broken ones."""
     review = json.loads(REVIEW)
-    review["request"]["object"]["metadata"] |= {"uid": uid, "name": uid}
+    metadata = review["request"]["object"]["metadata"]
+    metadata |= {"uid": uid, "name": uid}
+    metadata["annotations"] = {
+        "cpuset-scheduler": "required",
+        "scheduling.alibabacloud.com/numa-topology-spec": '{"numaTopologyPolicy":"SingleNUMANode"}',
+    }
     return json.dumps(review).encode()
 
 
