@@ -120,7 +120,7 @@ def _judge(found: FoundObject, rules: Rules) -> tuple[bool, list[Finding]]:
             of_workload = list(judge_workload(workload, rules, stage=Stage.FILE, namespace=found.namespace))
             for template in workload.templates:
                 unreadable = _unreadable_annotations(template.pod, of_workload)
-                of_workload.extend(finding.under(template.path) for finding in unreadable)
+                of_workload.extend(finding.moved_to(template.locate(finding.path)) for finding in unreadable)
             return any(carries_mark(template.pod, rules) for template in workload.templates), of_workload
         case NodeLabels() as node:
             return True, list(judge_node(node, rules))

@@ -80,6 +80,10 @@ class Finding:
             return self
         return replace(self, path=f"{prefix}.{self.path}" if self.path else prefix)
 
+    def moved_to(self, path: str) -> "Finding":
+        """Return the finding with another path (a pod's, as seen from the object that holds its template)."""
+        return replace(self, path=path)
+
     def as_warning(self) -> "Finding":
         """Return the finding with severity WARNING."""
         return replace(self, severity=Severity.WARNING)

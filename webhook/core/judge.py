@@ -39,7 +39,9 @@ def judge_workload(
     before = {template.path: template.pod for template in old.templates} if old is not None else {}
     for template in workload.templates:
         if before.get(template.path) != template.pod:
-            found.extend(finding.under(template.path) for finding in pod_findings(template.pod, rules, stage))
+            found.extend(
+                finding.moved_to(template.locate(finding.path)) for finding in pod_findings(template.pod, rules, stage)
+            )
     if workload.malformed and any(carries_mark(template.pod, rules) for template in workload.templates):
         known = {fault.path for fault in old.malformed} if old is not None else set()
         found.extend(

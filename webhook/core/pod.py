@@ -180,6 +180,20 @@ class PodTemplate:
     pod: Pod
     replicas: int | None
     """Pods that this template makes; None where the kind does not say (DaemonSet) or the field cannot be read."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Where parts of the pod stand that are not below ``path``, by their path in the pod: ``metadata``, ``spec``, and
+    single annotations and labels. Some kinds hold the pod spec inline, or hand their own annotations on to the pods."""
+
+    def locate(self, path: str) -> str:
+        """Return the path from the object's root of what stands at ``path`` in the pod."""
+        if self.elsewhere:
+            if path in self.elsewhere:
+                return self.elsewhere[path]
+            part, dot, rest = path.partition(".")
+            if part in self.elsewhere:
+                holder = self.elsewhere[part]
+                return f"{holder}{dot}{rest}" if holder else rest
+        return ".".join(part for part in (self.path, path) if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class TemplateRule:
     metadata: tuple[str, ...] = ()
     """Paths, without wildcards, of maps whose ``labels`` and ``annotations`` reach the pod, a later one above an
     earlier one. Empty: ``path``.metadata."""
+    containers: tuple[str, ...] = ()
+    """Members of an inline pod spec that are a container each, besides those of ``containers``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,20 @@ def _ray(prefix: str) -> tuple[TemplateRule, ...]:
     )
 
 
-def _kserve(component: str) -> TemplateRule:
+_KSERVE_SERVERS: Final = (
+    *("model", "sklearn", "xgboost", "tensorflow", "pytorch", "triton", "onnx", "huggingface", "pmml", "lightgbm"),
+    "paddle",
+)
+"""Members of an InferenceService's predictor that are the model server's container
+(kserve/kserve:pkg/apis/serving/v1beta1/predictor.go)."""
+
+
+def _kserve(component: str, containers: tuple[str, ...] = ()) -> TemplateRule:
     # kserve/kserve:pkg/apis/serving/v1beta1: a component's extension fields and its pod spec stand in one map; the
     # object's own annotations go to the pods as well.
     here = f"spec.{component}"
-    return TemplateRule(here, (Count(f"{here}.minReplicas"),), inline=True, metadata=("metadata", here))
+    counts = (Count(f"{here}.minReplicas"),)
+    return TemplateRule(here, counts, inline=True, metadata=("metadata", here), containers=containers)
 
 
 _REPLICAS: Final = (Count("spec.replicas"),)
@@ -158,7 +169,15 @@ STANDARD_ROWS: Final = (
     _one("serving.knative.dev", "Service", ()),
     _one("argoproj.io", "Rollout", _REPLICAS, SurgeRule("spec.strategy.canary.maxSurge", "25%")),
     WorkloadKind(
-        "serving.kserve.io", "InferenceService", (_kserve("predictor"), _kserve("transformer"), _kserve("explainer"))
+        "serving.kserve.io",
+        "InferenceService",
+        (
+            _kserve("predictor", _KSERVE_SERVERS),
+            # The pods beside a predictor's first, where one model is spread over several; how many, a runtime decides.
+            TemplateRule("spec.predictor.workerSpec", inline=True, metadata=("metadata", "spec.predictor")),
+            _kserve("transformer"),
+            _kserve("explainer"),
+        ),
     ),
     # kubeflow/kubeflow:components/notebook-controller copies the Notebook's own labels and annotations to its pod.
     WorkloadKind("kubeflow.org", "Notebook", (TemplateRule("spec.template", (Count(),), metadata=("metadata",)),)),

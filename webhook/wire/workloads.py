@@ -4,12 +4,12 @@ Nothing is raised for any JSON value: what is null or missing is no template, wh
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from webhook.core.pod import Malformed, Pod, PodTemplate, Workload
+from webhook.core.pod import ContainerKind, Malformed, Pod, PodTemplate, Workload
 from webhook.wire.numa_spec import NUMA_SPEC_HOMES, SpecHome
-from webhook.wire.pods import read_pod, read_pod_parts
-from webhook.wire.shapes import JsonMap, child, describe, read_count, read_list, read_map, read_text
+from webhook.wire.pods import read_container, read_pod, read_pod_parts
+from webhook.wire.shapes import JsonMap, child, describe, keyed, read_count, read_list, read_map, read_text
 from webhook.wire.workload_kinds import (
     EACH_ITEM,
     EACH_MEMBER,
@@ -49,7 +49,8 @@ def read_workload(
                 faults.append(Malformed(place.path, describe(place.value), "a map"))
                 continue
             pod = _read_template(root, place.value, rule, namespace, homes)
-            templates.append(PodTemplate(place.path, pod, _replicas(root, rule.counts, place.keys, faults)))
+            replicas = _replicas(root, rule.counts, place.keys, faults)
+            templates.append(PodTemplate(place.path, pod, replicas, _elsewhere(root, place, rule)))
     first = templates[0].replicas if templates else None
     return Workload(
         group=row.group,
@@ -88,7 +89,7 @@ def _read_template(root: JsonMap, raw: JsonMap, rule: TemplateRule, namespace: s
     if not rule.inline and not rule.metadata:
         return read_pod(raw, namespace=namespace, homes=homes)
     faults: list[Malformed] = []
-    return read_pod_parts(
+    pod = read_pod_parts(
         read_map(_metadata(root, raw, rule), "metadata", faults),
         raw if rule.inline else read_map(raw.get("spec"), "spec", faults),
         status={},
@@ -96,6 +97,29 @@ def _read_template(root: JsonMap, raw: JsonMap, rule: TemplateRule, namespace: s
         faults=faults,
         homes=homes,
     )
+    members = [name for name in rule.containers if raw.get(name) is not None]
+    if not members:
+        return pod
+    faults = [*pod.malformed]
+    further = [read_container(raw[name], ContainerKind.APP, child("spec", name), faults) for name in members]
+    return replace(pod, containers=(*pod.containers, *further), malformed=tuple(faults))
+
+
+def _elsewhere(root: JsonMap, place: _Place, rule: TemplateRule) -> Mapping[str, str]:
+    """Return where the parts of the pod stand that are not below the template (``PodTemplate.elsewhere``)."""
+    if not rule.inline and not rule.metadata:
+        return {}
+    found = {"spec": place.path} if rule.inline else {}
+    if rule.metadata:
+        found["metadata"] = rule.metadata[-1]
+    for path in rule.metadata:
+        holder = _value_at(root, path, ())
+        for field in ("labels", "annotations"):
+            entries = holder.get(field) if isinstance(holder, dict) else None
+            for key in entries if isinstance(entries, dict) else ():
+                if isinstance(key, str):
+                    found[keyed(f"metadata.{field}", key)] = keyed(child(path, field), key)
+    return found
 
 
 def _metadata(root: JsonMap, template: JsonMap, rule: TemplateRule) -> object:
