@@ -154,7 +154,9 @@ def finding_of(
     reason = _REASON_OF[verdict.outcome]
     denies = mode is Mode.DENY and not verdict.rests_on_guess
     problem, step = reason.summary, reason.next_step
-    if verdict.outcome is Outcome.WOULD_FAIL and not denies:
+    if verdict.outcome is Outcome.WOULD_FAIL and record.eligibility.node_name:
+        problem = "The pod names its node itself, and the node's kubelet would refuse it for good now."
+    elif verdict.outcome is Outcome.WOULD_FAIL and not denies:
         problem, step = "Every node that has room by plain counts would refuse the pod for good now.", _WAITS
     if verdict.rests_on_guess:
         problem = problem.removesuffix(".") + ", as far as can be guessed."
@@ -191,8 +193,10 @@ def _workload(ask: Ask, workload: Workload, ledger: Ledger, rules: CapacityRules
         record = PodRecord.asked(pod, namespace=ask.namespace)
         if not concerns(ledger, pod, record) or _is_refused_by_rules(pod, rules, Stage.TEMPLATE, ask.namespace):
             continue
-        path = f"{template.path}.spec" if template.path else "spec"
-        findings += (finding.under(template.path) for finding in _pinning(pod, record, ledger, rules))
+        path = template.locate("spec")
+        findings += (
+            finding.moved_to(template.locate(finding.path)) for finding in _pinning(pod, record, ledger, rules)
+        )
         verdict = judge(ledger, record, rules.classes, known_schedulers=rules.known_schedulers)
         mode = rules.mode(verdict.outcome, ask.namespace)
         if verdict.outcome in {Outcome.NEVER, Outcome.UNKNOWN}:
@@ -231,13 +235,13 @@ def _replicas(ledger: Ledger, record: PodRecord, more: int, surge: int, path: st
         problem = f"{count.pods} of {more} replicas fit now ({each} each); the others would wait."
     elif more:
         problem = (
-            f"All {more} replicas fit now ({each} each), but only {count.pods - more} of the {surge} more that a "
-            "rolling update runs at a time; it would wait for room."
+            f"All {more} replicas fit now ({each} each), and {count.pods - more} of the {surge} more that a rolling "
+            "update runs at a time; the update would wait for room."
         )
     else:
         problem = (
-            f"A rolling update runs {surge} pods more at a time ({each} each), and {count.pods} of them fit now; "
-            "it would wait for room."
+            f"A rolling update runs {surge} more at a time ({each} each), and {count.pods} of them fit now; the update "
+            "would wait for room."
         )
     yield reasons.REPLICAS_EXCEED_ROOM.at(path, problem, found=str(count.pods), wanted=str(wanted))
 
@@ -296,7 +300,7 @@ def _refusal(ledger: Ledger, view: NodeView, entry: Entry, rules: CapacityRules)
     if placement is None:
         if view.is_guessed and entry.tries >= rules.most_tries_on_guess:
             return None
-        proof = f"It has free {numa_rooms(machine, state)} ({policy_words(machine)}); asked: {asked(demand)}."
+        proof = f"Free there ({policy_words(machine)}): {numa_rooms(machine, state)}. Asked: {asked(demand)}."
         problem = f"Node {view.record.name}'s kubelet would refuse pod {entry.pod.namespace}/{entry.pod.name} for good."
         return replace(reasons.BINDING_WOULD_FAIL.at(path, problem), proof=proof)
     if holds_nothing(placement.holding):

@@ -355,7 +355,5 @@ def test_the_index_marks_what_the_accounts_say(seed):
     assert set(index.names(index.ready)) == {name for name, view in views.items() if view.record.facts.ready}
     assert set(index.names(index.cordoned)) == {n for n, view in views.items() if view.record.facts.unschedulable}
     assert index.tracked_resources == {
-        layout.resource
-        for slot in members(index.known)
-        for layout in views[index.name(slot)].record.machine.devices
+        layout.resource for slot in members(index.known) for layout in views[index.name(slot)].record.machine.devices
     }

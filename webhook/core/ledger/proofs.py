@@ -1,6 +1,6 @@
 """The proof of a refusal in one readable paragraph: who was eligible, the nearest miss, and what would make it fit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
@@ -10,7 +10,7 @@ from webhook.core.ledger.records import AllocatorKind, NodeView, PodRecord
 from webhook.core.ledger.verdicts import Outcome, Verdict
 from webhook.core.machine import Machine, NodeState, TopologyPolicy, TopologyScope
 from webhook.core.masks import cpu_list, mask_of, members
-from webhook.core.numa_room import count_of, peak
+from webhook.core.numa_room import count_of, numa_room, peak
 from webhook.core.placement import Rejection
 from webhook.core.pod import ContainerKind
 
@@ -31,11 +31,11 @@ def prove(ledger: Ledger, pod: PodRecord, verdict: Verdict, now_seconds: float) 
     sentences = [_eligibility(ledger, pod, verdict)]
     if verdict.outcome is Outcome.NEVER:
         sentences.append(_empty_miss(pod, verdict))
-    else:
-        nearest = _nearest(ledger, pod, verdict)
-        if nearest is not None:
-            sentences.append(_nearest_miss(ledger, pod, nearest, now_seconds))
-    return Proof(" ".join(filter(None, sentences)), _change(ledger, pod, verdict))
+        return Proof(" ".join(filter(None, sentences)), _change_for_ever(ledger, pod, verdict))
+    nearest = _nearest(ledger, pod, verdict)
+    if nearest is not None:
+        sentences.append(_nearest_miss(ledger, pod, nearest, now_seconds))
+    return Proof(" ".join(filter(None, sentences)), _change_now(ledger, pod, nearest))
 
 
 def asked(demand: PodDemand) -> str:
@@ -158,15 +158,15 @@ def _nearest_miss(ledger: Ledger, pod: PodRecord, view: NodeView, now_seconds: f
     age = _age(now_seconds - view.since_seconds)
     sentence = (
         f"Node {view.record.name} comes nearest ({policy_words(machine)}; unchanged for {age}). "
-        f"Free there: {numa_rooms(machine, state)}. Asked: {asked(pod.demand)}{_where(machine)}."
+        f"Free there: {numa_rooms(machine, state)}. Asked: {asked(pod.demand)}{_where(machine, pod.demand)}."
     )
     short = [
-        f"{_amount(resource, left)} of {resource} are free by plain counts, {_amount(resource, wanted)} asked"
+        f"{_amount(resource, left)} where {_amount(resource, wanted)} are asked"
         for resource, wanted in pod.demand.totals.items()
         if wanted > (left := max(0, view.free(resource)))
     ]
     if short:
-        return f"{sentence} On the whole node {'; '.join(short)}."
+        return f"{sentence} By plain counts the whole node has free {', '.join(short)}."
     allocator = ledger.charges.allocators.get(view.record.allocator)
     answer = allocator.place(machine, state, pod.demand) if allocator is not None else None
     if isinstance(answer, Rejection):
@@ -183,23 +183,24 @@ def _empty_miss(pod: PodRecord, verdict: Verdict) -> str:
     name = f" {machine.name}" if machine.name else ""
     return (
         f"The largest machine{name} ({policy_words(machine)}) has, empty, "
-        f"{numa_rooms(machine, NodeState.empty(machine))}. Asked: {asked(pod.demand)}{_where(machine)}."
+        f"{numa_rooms(machine, NodeState.empty(machine))}. Asked: {asked(pod.demand)}{_where(machine, pod.demand)}."
     )
 
 
 def _amount(resource: str, amount: int) -> str:
     """Return ``amount`` of a plain count with its unit."""
     if resource == "cpu":
-        return f"{amount / 1000:g} cores"
+        return f"{amount / 1000:g} CPUs"
     if resource == "memory" or resource.startswith("hugepages-"):
-        return f"{amount / (1 << 30):.4g} GiB"
-    return str(amount)
+        return f"{amount / (1 << 30):.4g} GiB of {resource}"
+    return f"{amount} {resource}"
 
 
-def _where(machine: Machine) -> str:
+def _where(machine: Machine, demand: PodDemand) -> str:
     match machine.kubelet.policy:
         case TopologyPolicy.SINGLE_NUMA_NODE:
-            each = " for each container" if machine.kubelet.scope is TopologyScope.CONTAINER else ""
+            by_container = machine.kubelet.scope is TopologyScope.CONTAINER and len(demand.containers) > 1
+            each = " for each container" if by_container else ""
             return f" on one NUMA node{each}"
         case TopologyPolicy.RESTRICTED:
             return " on as few NUMA nodes as the totals allow, the same for CPUs and devices"
@@ -215,22 +216,44 @@ def _age(seconds: float) -> str:
     return f"{round(seconds / 3600)} h" if seconds < 172_800 else f"{round(seconds / 86_400)} days"
 
 
-def _change(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> str:
-    """Return the smallest change that would make the pod fit now (or, for NEVER, ever); empty where none is found."""
-    if verdict.outcome is Outcome.NEVER:
-        machine, kind = verdict.machine, verdict.kind
-        if machine is not None and kind is not None:
-            for words, demand in _variants(pod.demand):
-                if ledger.charges.takes_empty(kind, machine, demand):
-                    return f"An empty machine would take it {words}."
-        return ""
-    for words, demand in _variants(pod.demand):
+def _change_now(ledger: Ledger, pod: PodRecord, nearest: NodeView | None) -> str:
+    """Return the mildest change with which the pod would fit now; empty where none is found."""
+    most_cpus: Callable[[int], int] = _no_cpus
+    if nearest is not None and nearest.record.machine is not None and nearest.full_state is not None:
+        most_cpus = _most_cpus(nearest.record.machine, nearest.full_state, pod.demand)
+    for words, demand in _variants(pod.demand, most_cpus):
         if ledger.find(replace(pod, demand=demand)).placement is not None:
             return f"It would fit now {words}."
     return ""
 
 
-def _variants(demand: PodDemand) -> Iterator[tuple[str, PodDemand]]:
+def _change_for_ever(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> str:
+    """Return the mildest change with which an empty machine would take the pod; empty where none is found."""
+    machine, kind = verdict.machine, verdict.kind
+    if machine is None or kind is None:
+        return ""
+    for words, demand in _variants(pod.demand, _most_cpus(machine, NodeState.empty(machine), pod.demand)):
+        if ledger.charges.takes_empty(kind, machine, demand):
+            return f"An empty machine would take it {words}."
+    return ""
+
+
+def _no_cpus(_: int) -> int:
+    return 0
+
+
+def _most_cpus(machine: Machine, state: NodeState, demand: PodDemand) -> Callable[[int], int]:
+    """Return the function from a device count to the most CPUs free beside so many devices on one NUMA node."""
+    room = numa_room(machine, state)
+    resource = next((name for container in demand.containers for name, count in container.devices if count), "")
+
+    def most(count: int) -> int:
+        return room.get(("numa", resource, count) if count else ("numa", "", 0), 0) - 1
+
+    return most
+
+
+def _variants(demand: PodDemand, most_cpus: Callable[[int], int]) -> Iterator[tuple[str, PodDemand]]:
     """Yield changed demands with words for the change, the mildest first; at most about 20.
 
     Exclusivity and policy (which only schedulers look at), the order of containers, fewer devices, fewer CPUs.
@@ -258,8 +281,8 @@ def _variants(demand: PodDemand) -> Iterator[tuple[str, PodDemand]]:
             totals = {**demand.totals, resource: demand.totals.get(resource, 0) - (count - fewer)}
             yield f"with {fewer} {resource} instead of {count}", _with(demand, widest, changed, totals)
     cores = demand.exclusive_cpus(widest)
-    for part in (4, 2):
-        fewer = cores - max(1, cores // part)
+    room = most_cpus(max((count for _, count in widest.devices), default=0))
+    for fewer in dict.fromkeys((room, room - room % 2, cores // 2)):
         if 0 < fewer < cores:
             changed = replace(widest, cpu_millicores=fewer * 1000)
             totals = {**demand.totals, "cpu": demand.totals.get("cpu", 0) - (cores - fewer) * 1000}
