@@ -117,11 +117,12 @@ def _measure(plane: ControlPlane, setup: Setup, folder: Path) -> Numbers:
     )
 
 
-def settings_text(**server: Any) -> str:
-    """Our settings, YAML: the ledger's role, the machine classes that the nodes' labels name."""
+def settings_text(kubeconfig: Path, **cluster: Any) -> str:
+    """Our settings, YAML: the ledger's role on a live cluster, the machine classes that the nodes' labels name."""
     settings = {
-        "server": {"role": "ledger", "threads": 32, **server},
+        "server": {"role": "ledger", "threads": 32, "drainSeconds": 0},
         "capacity": {"machineClasses": settings_classes()},
+        "cluster": {"live": True, "kubeconfig": str(kubeconfig), **cluster},
     }
     return yaml.safe_dump(settings, sort_keys=False)
 
@@ -132,10 +133,10 @@ def serving(plane: ControlPlane, folder: Path) -> Iterator[None]:
     authority = create_authority(folder / "keys", "proof")
     pair = authority.issue_server("server", ("localhost", "127.0.0.1"))
     settings = folder / "settings.yaml"
-    settings.write_text(settings_text())
+    settings.write_text(settings_text(plane.kubeconfig()))
     port, probes = free_ports(2)
-    command = [sys.executable, str(HERE / "proof_server.py"), "--kubeconfig", str(plane.kubeconfig())]
-    command += ["--bind", f"127.0.0.1:{port}", "--probe-bind", f"127.0.0.1:{probes}", "--settings", str(settings)]
+    command = [PROGRAM, "serve", "--bind", f"127.0.0.1:{port}"]
+    command += ["--probe-bind", f"127.0.0.1:{probes}", "--settings", str(settings)]
     command += ["--tls-cert", str(pair.certificate), "--tls-key", str(pair.key)]
     running = start_process("server", command, folder / "server.log", scrubbed_environment(folder))
     try:

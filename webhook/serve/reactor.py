@@ -69,12 +69,13 @@ class Reactor:
         tls: TlsContexts | None = None,
         on_close: Callable[[str], None] = lambda _reason: None,
         on_fault: Callable[[], None] = lambda: None,
+        keeps_connections: Callable[[], bool] = lambda: True,
         name: str = "admission",
     ) -> None:
         """Prepare; ``start`` begins to serve.
 
         ``on_close`` gets a bounded word for each connection's end; ``on_fault`` is called inside the handler of an
-        exception that is a fault of ours.
+        exception that is a fault of ours; while ``keeps_connections`` says no, every answer is its connection's last.
         """
         self._listener = listener
         self._server = listener.getsockname()[:2]
@@ -82,6 +83,7 @@ class Reactor:
         self._limits = limits
         self._tls = tls
         self._on_fault = on_fault
+        self._keeps_connections = keeps_connections
         self._name = name
         self._epoll = select.epoll()
         self.roster = Roster(limits, on_close)
@@ -302,7 +304,11 @@ class Reactor:
         connection.inbox = connection.inbox[end:]
         connection.framing.restart()
         answer, is_reusable = self._exchange.answer(
-            raw, peer=connection.peer, server=self._server, received=connection.received, last=self._is_draining
+            raw,
+            peer=connection.peer,
+            server=self._server,
+            received=connection.received,
+            last=self._is_draining or not self._keeps_connections(),
         )
         self.roster.release(connection)
         connection.outbox = answer

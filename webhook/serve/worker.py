@@ -38,6 +38,9 @@ _STUCK_SECONDS = 30.0
 class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
     """Serves ``app.plan`` (``webhook.serve.server``)."""
 
+    _kept_connections = False
+    """Whether callers were welcome to come back at the last tick."""
+
     def run(self) -> None:
         """Serve until told to stop, then drain: readiness fails first, then the listener closes, then the rest."""
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
@@ -53,6 +56,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
             tls=plan.tls,
             on_close=meters.connection_closed,
             on_fault=services.on_fault,
+            keeps_connections=services.keeps_connections,
         )
         reactors = [admission]
         health.watch_threads(admission.stuck_seconds, _STUCK_SECONDS)
@@ -75,6 +79,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
             self._tick(reactors, services)
         health.draining()
         admission.drain()
+        for action in services.on_drain:
+            action()
         self._until(plan.server.drain_seconds, reactors, services)
         admission.stop_accepting()
         self._until(_LAST_LINGER_SECONDS, reactors, services, unless_empty=admission)
@@ -95,6 +101,10 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
                 os.read(self.PIPE[0], 4096)
         except OSError:
             pass
+        kept = services.keeps_connections()
+        if self._kept_connections and not kept:
+            reactors[0].close_idle()
+        self._kept_connections = kept
         for reactor in reactors:
             reactor.sweep()
         by_phase = reactors[0].roster.by_phase()

@@ -8,7 +8,7 @@ an old shard only lacks the youngest pods (they are guessed) and names some that
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -19,7 +19,6 @@ from webhook.cluster.errors import ClusterError
 from webhook.core.ledger.events import Recalled
 from webhook.core.ledger.records import Certainty, Entry, EntryState, NodeView
 from webhook.core.occupancy import holds_nothing
-from webhook.service.leadership import Term
 from webhook.service.logs import fault_text
 from webhook.wire.checkpoint import CheckpointError, SavedPlace, digest_of, pack_node, seal, unseal
 
@@ -166,7 +165,7 @@ class Checkpointing:
         self,
         maps: Maps,
         book: Views,
-        term: Term,
+        leads: Callable[[], bool],
         log: FilteringBoundLogger,
         *,
         every_seconds: float = EVERY_SECONDS,
@@ -175,7 +174,7 @@ class Checkpointing:
         """Prepare; ``start`` begins."""
         self._maps = maps
         self._book = book
-        self._term = term
+        self._leads = leads
         self._log = log
         self._every_seconds = every_seconds
         self._shards = shards
@@ -207,7 +206,7 @@ class Checkpointing:
 
     def round(self, most_bytes: int = MOST_BYTES_A_ROUND) -> int:
         """Write what has changed, at least one shard and about ``most_bytes``; return how many bytes."""
-        if not self._term.lasts():
+        if not self._leads():
             self._was_leading = False
             return 0
         if not self._was_leading:
@@ -218,7 +217,7 @@ class Checkpointing:
         try:
             while written < most_bytes and (shard := self._checkpoint.next_shard()) is not None:
                 blob = self._checkpoint.blob(shard)
-                if not self._term.lasts():
+                if not self._leads():
                     break
                 if not self._maps.write(shard, blob) and not self._maps.write(shard, blob):
                     break  # twice another's: somebody else leads, or will have written the same

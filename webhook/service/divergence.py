@@ -35,21 +35,21 @@ class Divergence:
         )
 
     def take(self, notices: Iterable[Notice]) -> None:
-        """Count and log ``notices``; a surprise with the kubelet's view and with ours."""
+        """Count ``notices``, and log each surprise with the kubelet's view and with ours."""
         for notice in notices:
             self._notices.labels(notice.kind).inc()
-            fields: dict[str, object] = {
-                "kind": notice.kind,
-                "uid": notice.uid,
-                "namespace": notice.namespace,
-                "name": notice.name,
-                "node": notice.node,
-            }
             if notice.kind not in SURPRISES:
-                self._log.info("ledger", detail=notice.detail, **fields)
                 continue
-            kubelet = notice.detail or "admitted the pod"
-            self._log.warning("divergence", kubelet=kubelet, **fields, **_ours(self._view_of(notice.node)))
+            self._log.warning(
+                "divergence",
+                kind=notice.kind,
+                uid=notice.uid,
+                namespace=notice.namespace,
+                name=notice.name,
+                node=notice.node,
+                kubelet=notice.detail or "admitted the pod",
+                **_ours(self._view_of(notice.node)),
+            )
 
 
 def _ours(view: NodeView | None) -> dict[str, object]:

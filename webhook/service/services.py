@@ -24,8 +24,13 @@ class Services:
     """Called once the process may have threads (after the fork): watches, leadership."""
     on_tick: tuple[Callable[[], None], ...] = field(default=())
     """Called about four times a second by the main thread; must be quick and must not raise."""
+    on_drain: tuple[Callable[[], None], ...] = field(default=())
+    """Called when the process begins to drain, while it still answers: whatever another process should take over."""
     on_stop: tuple[Callable[[], None], ...] = field(default=())
     """Called when the last answer is out, in this order."""
+
+    keeps_connections: Callable[[], bool] = field(default=lambda: True)
+    """Whether callers should come back on the same connection: not to a process that does not lead (any more)."""
 
     def fault(self, error: BaseException) -> None:
         """Log a fault that belongs to no review."""

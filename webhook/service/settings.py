@@ -168,6 +168,31 @@ class CapacitySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """The live cluster behind the ledger; each part of it can be left out."""
+
+    live: bool = False
+    """Whether the ledger follows a cluster; else it knows what ``capacity.pictureFile`` says, or nothing."""
+    kubeconfig: str = ""
+    """Path; empty: the pod's service account, else the user's own kubeconfig."""
+    context: str = ""
+    """Of the kubeconfig; empty: its current one."""
+    namespace: str = ""
+    """Where the Lease, the EndpointSlice and the checkpoint are."""
+    lease: str = ""
+    """Name of the Lease by which one of several processes leads; empty: this one is alone and leads always."""
+    service: str = ""
+    """Name of the Service without selector whose EndpointSlice the leader writes; empty: none."""
+    advertise: str = ""
+    """IP:PORT by which the API server reaches this process, for that EndpointSlice; empty: ``server.bind``."""
+    checkpoint: str = ""
+    """Name of the ConfigMaps that keep replayed places over a restart (NAME-0, NAME-1, ...); empty: none."""
+    steers: bool = True
+    """Whether a pod whose binding was refused is nominated to the node that fits; needs ``patch`` on ``pods/status``.
+    Without it a stock scheduler may try the refused node for ever."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that is set."""
 
@@ -177,6 +202,7 @@ class Settings:
     timeouts: TimeoutSettings = field(default_factory=TimeoutSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
     capacity: CapacitySettings = field(default_factory=CapacitySettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     workloads: tuple[WorkloadKind, ...] = ()
     """Further kinds that hold pod templates (``webhook/wire/workload_rows.py``)."""
 
@@ -189,6 +215,7 @@ SECTIONS: Final[Mapping[str, type]] = MappingProxyType(
         "timeouts": TimeoutSettings,
         "rules": RuleSettings,
         "capacity": CapacitySettings,
+        "cluster": ClusterSettings,
     }
 )
 

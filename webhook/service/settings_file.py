@@ -5,6 +5,7 @@ import re
 from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
 from importlib.resources import files
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,11 +107,40 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             yield f"server.{name}: found {plain(address)}, wanted HOST:PORT such as 127.0.0.1:8443 or [::1]:8443."
         elif address and int(address.rpartition(":")[2]) > 65535:
             yield f"server.{name}: found {plain(address)}, wanted a port up to 65535."
+    yield from _cluster_contradictions(settings)
     if bool(tls.cert_file) != bool(tls.key_file):
         there, missing = ("certFile", "keyFile") if tls.cert_file else ("keyFile", "certFile")
         yield f"tls.{missing}: found nothing beside {there}, wanted both or neither."
     if tls.client_ca_file and not tls.cert_file:
         yield "tls.clientCaFile: found without certFile and keyFile, wanted with them."
+
+
+def _cluster_contradictions(settings: Settings) -> Iterator[str]:
+    cluster = settings.cluster
+    if not cluster.live:
+        return
+    if not settings.server.role.has_ledger:
+        yield f"cluster.live: found true with role {settings.server.role.value}, wanted a role with the ledger."
+    if settings.capacity.picture_file:
+        yield "cluster.live: found true beside capacity.pictureFile, wanted one of them."
+    wants_namespace = [name for name in ("lease", "service", "checkpoint") if getattr(cluster, name)]
+    if wants_namespace and not cluster.namespace:
+        yield f"cluster.namespace: found nothing beside {wants_namespace[0]}, wanted where that is."
+    if cluster.service and not cluster.lease:
+        yield "cluster.lease: found nothing beside service, wanted the Lease that says who writes its EndpointSlice."
+    if cluster.service and _unreachable(cluster.advertise or settings.server.bind):
+        yield (
+            f"cluster.advertise: found {plain(cluster.advertise or settings.server.bind)}, "
+            "wanted IP:PORT by which the API server reaches this process."
+        )
+
+
+def _unreachable(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        return ip_address(host.strip("[]")).is_unspecified or not 0 < int(port) < 65536
+    except ValueError:
+        return True
 
 
 def _raw_classes(document: Mapping[str, Any]) -> list[Any]:

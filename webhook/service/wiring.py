@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
@@ -13,7 +14,7 @@ from webhook.core.decisions import Ask, Decision, Endpoint
 from webhook.core.dialects import DIALECTS
 from webhook.core.kubelet.allocator import KubeletAllocator
 from webhook.core.ledger.events import Elapsed, LedgerEvent
-from webhook.core.ledger.ledger import Ledger
+from webhook.core.ledger.ledger import Ledger, Notice
 from webhook.core.ledger.records import AllocatorKind
 from webhook.core.ledger.verdicts import MachineClass
 from webhook.core.modes import RuleModes, Rules
@@ -29,6 +30,9 @@ from webhook.service.settings import Settings
 from webhook.service.start import StartError
 from webhook.wire.pictures import Picture
 from webhook.wire.workload_kinds import KindTable, kind_table
+
+if TYPE_CHECKING:
+    from webhook.service.live import LiveLedger
 
 _ELAPSED_EVERY_SECONDS = 1.0
 """How often claims and bindings that nothing confirmed are looked through; their shortest life is 5 s."""
@@ -112,6 +116,7 @@ def build_services(
     role, timeouts = settings.server.role, settings.timeouts
     meters = Meters(is_multiprocess=settings.server.workers > 1)
     doors: dict[Endpoint, Door] = {}
+    live: LiveLedger | None = None
     on_tick: list[Callable[[], None]] = []
     if role.has_rules:
         rules = rules_of(settings)
@@ -123,7 +128,8 @@ def build_services(
             lambda ask, _until: decide_validate(ask, rules), timeouts.validate_seconds, wants=wants
         )
     if role.has_ledger:
-        book = _book(settings, source, clock)
+        live = _live(settings, source, clock, meters, log) if settings.cluster.live else None
+        book = live.book if live is not None else _book(settings, source, clock)
         stateless = rules_of(settings)
 
         def capacity(ask: Ask, _until_monotonic_seconds: float) -> Decision:
@@ -132,8 +138,10 @@ def build_services(
 
         doors[Endpoint.CAPACITY] = Door(capacity, timeouts.capacity_seconds, gives_way=True)
         doors[Endpoint.BIND] = Door(book.decide_bind, timeouts.bind_seconds, gives_way=True)
-        on_tick.append(_every(_ELAPSED_EVERY_SECONDS, clock, partial(_elapse, book, log)))
-    ready_checks: list[Check] = []
+        on_notice = live.divergence.take if live is not None else _unheard
+        on_tick.append(_every(_ELAPSED_EVERY_SECONDS, clock, partial(_elapse, book, log, on_notice)))
+    ready_checks: list[Check] = [live.why_not_ready] if live is not None else []
+    on_tick.extend(live.on_tick if live is not None else ())
     if tls is not None:
         watch = CertificateWatch(tls, meters, log, clock)
         ready_checks.append(watch.why_not_ready)
@@ -143,8 +151,25 @@ def build_services(
         health=Health(tuple(ready_checks)),
         meters=meters,
         log=log,
+        on_start=live.on_start if live is not None else (),
         on_tick=tuple(on_tick),
+        on_drain=live.on_drain if live is not None else (),
+        on_stop=live.on_stop if live is not None else (),
+        keeps_connections=live.leads if live is not None else lambda: True,
     )
+
+
+def _live(
+    settings: Settings, source: LedgerSource, clock: Clock, meters: Meters, log: FilteringBoundLogger
+) -> "LiveLedger":
+    from webhook.service.live import open_live  # noqa: PLC0415 - the Kubernetes client takes 0.5 s to import
+
+    allocators = {AllocatorKind.KUBELET: KubeletAllocator()}
+    return open_live(settings, capacity_rules_of(settings, source), allocators, clock=clock, meters=meters, log=log)
+
+
+def _unheard(_notices: tuple[Notice, ...]) -> None:
+    return
 
 
 def _book(settings: Settings, source: LedgerSource, clock: Clock) -> Book:
@@ -162,8 +187,10 @@ def _book(settings: Settings, source: LedgerSource, clock: Clock) -> Book:
     return book
 
 
-def _elapse(book: Book, log: FilteringBoundLogger) -> None:
-    for notice in book.apply((Elapsed(),)):
+def _elapse(book: Book, log: FilteringBoundLogger, on_notice: Callable[[tuple[Notice, ...]], None]) -> None:
+    notices = book.apply((Elapsed(),))
+    on_notice(notices)
+    for notice in notices:
         log.info(
             "ledger",
             kind=notice.kind,
