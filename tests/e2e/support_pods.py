@@ -1,0 +1,187 @@
+"""Pods of a rendered Deployment as local processes: their own command, arguments, environment and files.
+
+There is no kubelet and no container runtime here, so this does their part, and only that: volumes become folders,
+container ports become free ports of loopback, and the service account's token becomes a kubeconfig with that same token
+(a client in a pod finds both at a fixed path, which a process cannot have).
+"""
+
+import base64
+import re
+import sys
+import urllib.request
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from controlplane.plane import ControlPlane, scrubbed_environment
+from controlplane.processes import Fleet, Running, free_ports, start_process, wait_until
+from support_server import PROGRAM
+
+READY_SECONDS = 60.0
+TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class LocalPod:
+    """One pod's containers as processes."""
+
+    fleet: Fleet
+    folder: Path
+    ports: Mapping[int, int]
+    """Container port to the port of loopback that stands for it."""
+
+    def stop(self) -> None:
+        """End all containers as a deleted pod's."""
+        self.fleet.stop_all()
+
+    def kill(self) -> None:
+        """End all containers at once, as a node that loses its power."""
+        for name in self.fleet.names():
+            self.fleet.get(name).kill()
+
+
+@dataclass(frozen=True)
+class _Place:
+    plane: ControlPlane
+    namespace: str
+    account: str
+    folder: Path
+    volumes: Mapping[str, Path]
+    ports: Mapping[int, int]
+
+
+def start_pod(plane: ControlPlane, deployment: Mapping[str, Any], folder: Path, ports: Mapping[int, int]) -> LocalPod:
+    """Start a pod of the Deployment as it is stored in the cluster; returns once all its containers are ready.
+
+    Raises StartError or AssertionError, with the end of a container's log, where one does not become ready.
+    """
+    spec = deployment["spec"]["template"]["spec"]
+    namespace = deployment["metadata"]["namespace"]
+    folder.mkdir(parents=True)
+    volumes = {each["name"]: _volume(plane, namespace, folder, each) for each in spec["volumes"]}
+    place = _Place(plane, namespace, spec["serviceAccountName"], folder, volumes, ports)
+    for container in spec.get("initContainers", ()):
+        running = _start(place, container)
+        code = running.process.wait(READY_SECONDS)
+        assert code == 0, f"init container {container['name']} ended with {code}:\n{running.log_tail()}"
+        running.kill()
+    fleet = Fleet()
+    try:
+        for container in spec["containers"]:
+            running = fleet.add(_start(place, container))
+            _wait_ready(running, container, ports)
+    except BaseException:
+        fleet.stop_all()
+        raise
+    return LocalPod(fleet, folder, ports)
+
+
+def local_ports(deployment: Mapping[str, Any], admission_port: int | None = None) -> dict[int, int]:
+    """A free port for each of the containers' ports; the admission port may be given."""
+    wanted = {
+        port["containerPort"]: port["name"]
+        for container in deployment["spec"]["template"]["spec"]["containers"]
+        for port in container.get("ports", ())
+    }
+    free = dict(zip(wanted, free_ports(len(wanted)), strict=True))
+    return {
+        number: admission_port if admission_port and name == "admission" else free[number]
+        for number, name in wanted.items()
+    }
+
+
+def _volume(plane: ControlPlane, namespace: str, folder: Path, volume: Mapping[str, Any]) -> Path:
+    """Make the folder of a volume and fill it from the cluster."""
+    path = folder / "volumes" / volume["name"]
+    path.mkdir(parents=True)
+    if "configMap" in volume:
+        data = plane.get(f"/api/v1/namespaces/{namespace}/configmaps/{volume['configMap']['name']}").get("data") or {}
+        for name, text in data.items():
+            (path / name).write_text(text)
+    if "secret" in volume:
+        data = plane.get(f"/api/v1/namespaces/{namespace}/secrets/{volume['secret']['secretName']}").get("data") or {}
+        for item in volume["secret"]["items"]:
+            (path / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
+    return path
+
+
+def _start(place: _Place, container: Mapping[str, Any]) -> Running:
+    mounts = {mount["mountPath"]: place.volumes[mount["name"]] for mount in container.get("volumeMounts", ())}
+    words = [*container["command"], *container.get("args", ())]
+    command = [_local(word, mounts, place.ports) for word in words]
+    command[0] = {"numa-admission": PROGRAM, "python": sys.executable}[command[0]]
+    environment = {
+        **scrubbed_environment(place.folder),
+        **{each["name"]: each.get("value", LOOPBACK) for each in container.get("env", ())},
+        "TMPDIR": str(mounts["/tmp"]),  # noqa: S108 - the container's
+        # The image has the package installed; here it is found beside the tests.
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    if TOKEN_MOUNT in mounts:
+        kubeconfig = mounts[TOKEN_MOUNT] / "kubeconfig"
+        if not kubeconfig.exists():
+            kubeconfig.write_text(account_kubeconfig(place.plane, place.namespace, place.account))
+        environment["KUBECONFIG"] = str(kubeconfig)
+    log = place.folder / f"{container['name']}.log"
+    return start_process(container["name"], command, log, environment)
+
+
+def _local(word: str, mounts: Mapping[str, Path], ports: Mapping[int, int]) -> str:
+    """A word of the command line with the container's paths and ports replaced by ours, each once."""
+    paths = "|".join(re.escape(mount) for mount in sorted(mounts, key=len, reverse=True))
+    if paths:
+        word = re.sub(rf"(?<![^=])({paths})(?=/|$)", lambda found: str(mounts[found[1]]), word)
+    address = re.fullmatch(r"(.*=)?0\.0\.0\.0:(\d+)", word)
+    return f"{address[1] or ''}{LOOPBACK}:{ports[int(address[2])]}" if address else word
+
+
+def account_kubeconfig(plane: ControlPlane, namespace: str, account: str) -> str:
+    """A kubeconfig with a fresh token of the service account: the rights that the chart gives it and no others."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    token = plane.api("POST", path, {"spec": {"expirationSeconds": 3600}}).wanted().json()["status"]["token"]
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": "test", "cluster": {"server": plane.server_url, "certificate-authority": str(plane.ca_file)}}
+            ],
+            "users": [{"name": "account", "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "account", "namespace": namespace}}],
+            "current-context": "test",
+        }
+    )
+
+
+def _wait_ready(running: Running, container: Mapping[str, Any], ports: Mapping[int, int]) -> None:
+    """Wait as the kubelet does: for the readiness probe; a container without one is ready once it runs."""
+    probe = container.get("readinessProbe")
+    if probe is None:
+        return
+    (number,) = [port["containerPort"] for port in container["ports"] if port["name"] == probe["httpGet"]["port"]]
+    address = f"http://{LOOPBACK}:{ports[number]}{probe['httpGet']['path']}"
+    wait_until(lambda: _says_yes(address), what=f"a yes from {address}", within_seconds=READY_SECONDS, running=running)
+
+
+def _says_yes(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=2) as answer:  # noqa: S310 - of loopback
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def lead_to_loopback(plane: ControlPlane, namespace: str, service: str) -> None:
+    """Make the Service lead the API server to loopback, since there is no pod network: ExternalName localhost."""
+    change = {"spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": None, "clusterIPs": None}}
+    path = f"/api/v1/namespaces/{namespace}/services/{service}"
+    plane.api("PATCH", path, change, content_type="application/merge-patch+json").wanted()
+
+
+def unique(stem: str) -> str:
+    """A name that no other test uses."""
+    return f"{stem}-{uuid.uuid4().hex[:6]}"
