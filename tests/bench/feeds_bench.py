@@ -15,8 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-for folder in (HERE.parent, HERE.parent / "cluster"):
-    sys.path.insert(0, str(folder))
+sys.path.insert(0, str(HERE.parent))
 
 AIM_SECONDS, AIM_MEGABYTES = 60, 800
 CHANGES = 5000
@@ -45,8 +44,8 @@ def _fat(pod, node_count, number):
 
 def serve(connection, pods, nodes):
     """Serve the cluster until told to end; then send changes when asked."""
-    from feed_world import raw_node, raw_pod, raw_topology  # noqa: PLC0415 - the other process needs none of it
     from support.api_server import fake_api  # noqa: PLC0415 - as above
+    from support.feed_world import raw_node, raw_pod, raw_topology  # noqa: PLC0415 - the other process needs none of it
 
     topologies = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
     with fake_api() as (api, url):
@@ -94,10 +93,8 @@ def _feed(url, pods, nodes, server):
     from webhook.service.logs import open_log  # noqa: PLC0415 - as above
 
     sys.setswitchinterval(0.001)
-    trust = []
-    book = Book(Ledger({AllocatorKind.KUBELET: KubeletAllocator()}), CapacityRules(), time.time, lambda: trust[0]())
+    book = Book(Ledger({AllocatorKind.KUBELET: KubeletAllocator()}), CapacityRules(), time.time, str)
     feeding = Feeding(Client.of_server(url), book, open_log(io.BytesIO(), "error"))
-    trust.append(feeding.freshness.trust)
     before = resource.getrusage(resource.RUSAGE_SELF)
     started = time.monotonic()
     feeding.start()
@@ -107,11 +104,11 @@ def _feed(url, pods, nodes, server):
     after = resource.getrusage(resource.RUSAGE_SELF)
     entries, views = len(book.snapshot().entries), len(book.snapshot().views)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"{entries} pods on {views} nodes in the ledger after {seconds:.1f} s, {cpu:.1f} s of CPU")
-    print(f"RSS {_rss_megabytes():.0f} MB now, {after.ru_maxrss / 1024:.0f} MB at most")
+    say(f"{entries} pods on {views} nodes in the ledger after {seconds:.1f} s, {cpu:.1f} s of CPU")
+    say(f"RSS {_rss_megabytes():.0f} MB now, {after.ru_maxrss / 1024:.0f} MB at most")
     guessed = sum(view.is_guessed for view in book.snapshot().views.values())
     machines = len({id(view.record.machine) for view in book.snapshot().views.values()})
-    print(f"{guessed} nodes rest on guesses; {machines} machine values")
+    say(f"{guessed} nodes rest on guesses; {machines} machine values")
     assert (entries, views) == (pods, nodes)
     stop = threading.Event()
     waits = []
@@ -127,7 +124,7 @@ def _feed(url, pods, nodes, server):
     prober.join()
     waits.sort()
     p99, worst = waits[int(len(waits) * 0.99)] * 1000, waits[-1] * 1000
-    print(f"{CHANGES} new pods by watch in {took:.1f} s; a look-up meanwhile: p99 {p99:.2f} ms, worst {worst:.1f} ms")
+    say(f"{CHANGES} new pods by watch in {took:.1f} s; a look-up meanwhile: p99 {p99:.2f} ms, worst {worst:.1f} ms")
     feeding.stop()
     return seconds, after.ru_maxrss / 1024
 
@@ -137,6 +134,10 @@ def _probe(book, stop, waits):
         started = time.perf_counter()
         book.entry("uid-pod-000001")
         waits.append(time.perf_counter() - started)
+
+
+def say(line):
+    sys.stdout.write(f"{line}\n")
 
 
 def _rss_megabytes():

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from feed_world import QUICK, watching
 from support.api_server import FakeApi, fake_api
+from support.feed_world import QUICK, watching
 
 THINGS = "/apis/example.com/v1/things"
 

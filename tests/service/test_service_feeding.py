@@ -1,0 +1,202 @@
+"""The feeds and the book together, over HTTP: what the API server holds is what the ledger holds."""
+
+import io
+from contextlib import contextmanager
+
+import pytest
+from support.api_server import fake_api
+from support.feed_world import QUICK, raw_node, raw_pod, raw_topology
+
+from webhook.cluster.client import Client
+from webhook.cluster.feeds import NODES_PATH, PODS_PATH
+from webhook.core.capacity import CapacityRules
+from webhook.core.kubelet import KubeletAllocator
+from webhook.core.ledger.ledger import Ledger
+from webhook.core.ledger.records import AllocatorKind, Certainty
+from webhook.service.book import Book
+from webhook.service.feeding import Feeding, Hooks
+from webhook.service.logs import open_log
+
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+GROUP = "/apis/topology.node.k8s.io"
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def cluster():
+    """An API server with two nodes and their topologies."""
+    with fake_api() as (api, url):
+        api.other_answers[GROUP] = {"versions": [{"version": "v1alpha2"}]}
+        for name in ("n1", "n2"):
+            api.put(NODES_PATH, raw_node(name))
+            api.put(TOPOLOGIES, raw_topology(name))
+        api.serve(PODS_PATH)
+        yield api, url
+
+
+class Waking(Book):
+    """A book that wakes those who wait for the API when something was applied."""
+
+    api = None
+
+    def apply(self, events):
+        events = tuple(events)
+        notices = super().apply(events)
+        with self.api.changed:
+            self.applied = getattr(self, "applied", 0) + len(events)
+            self.api.changed.notify_all()
+        return notices
+
+
+@contextmanager
+def fed(cluster, **more):
+    api, url = cluster
+    book = Waking(Ledger({AllocatorKind.KUBELET: KubeletAllocator()}), CapacityRules(), lambda: NOW, lambda: "")
+    book.api = api
+    feeding = Feeding(Client.of_server(url), book, open_log(io.BytesIO(), "error"), limits=QUICK, **more)
+    feeding.start()
+    try:
+        api.wait_until(lambda: feeding.freshness.trust() == "" and api.watching.get(PODS_PATH) == 1)
+        yield api, book, feeding
+    finally:
+        feeding.stop()
+        assert not [thread for thread in feeding._threads if thread.is_alive()]
+
+
+def gpus_free(book, node="n1"):
+    view = book.snapshot().views.get(node)
+    if view is None or view.bound_state is None:
+        return (0, 0)
+    free = view.bound_state.free_devices(view.record.machine, 0)
+    return tuple((free & half).bit_count() for half in (0b1111, 0b11110000))
+
+
+def test_what_runs_already_is_guessed_and_what_comes_is_replayed(cluster):
+    api, _ = cluster
+    api.put(PODS_PATH, raw_pod("old", node="n1", phase="Running"))
+    with fed(cluster) as (api, book, _):
+        assert book.entry("uid-old").certainty is Certainty.GUESSED
+        api.put(PODS_PATH, raw_pod("new", node="n2"))
+        api.wait_until(lambda: book.entry("uid-new") is not None)
+        assert book.entry("uid-new").certainty is Certainty.REPLAYED
+        assert gpus_free(book, "n2") == (2, 4)
+
+
+def test_an_end_and_a_delete_free_the_place(cluster):
+    with fed(cluster) as (api, book, _):
+        for name in ("a", "b"):
+            api.put(PODS_PATH, raw_pod(name, node="n1"))
+        api.wait_until(lambda: book.entry("uid-b") is not None)
+        assert sum(gpus_free(book)) == 4
+        api.put(PODS_PATH, raw_pod("a", node="n1", phase="Succeeded"))
+        api.delete(PODS_PATH, "b", "team")
+        api.wait_until(lambda: not book.snapshot().entries)
+        assert sum(gpus_free(book)) == 8
+
+
+def test_a_change_that_says_nothing_new_does_not_reach_the_book(cluster):
+    with fed(cluster) as (api, book, _):
+        api.put(PODS_PATH, raw_pod("a", node="n1"))
+        api.wait_until(lambda: book.entry("uid-a") is not None)
+        before = book.applied
+        api.put(PODS_PATH, raw_pod("a", node="n1", podIP="10.0.0.1"))
+        api.put(NODES_PATH, raw_node("n1"))
+        api.put(PODS_PATH, raw_pod("b", node="n1"))
+        api.wait_until(lambda: book.entry("uid-b") is not None)
+        assert book.applied == before + 1
+
+
+def test_a_report_moves_a_guess_and_a_younger_pod_is_debited_once(cluster):
+    api, _ = cluster
+    scheduled = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    api.put(PODS_PATH, raw_pod("old", node="n1", phase="Running", conditions=scheduled))
+    with fed(cluster) as (api, book, _):
+        assert gpus_free(book) == (2, 4)
+        api.put(TOPOLOGIES, raw_topology("n1", free_gpus=(4, 2), free_cpus=(7, 5), time="2026-01-03T00:00:00Z"))
+        api.wait_until(lambda: gpus_free(book) == (4, 2))
+        assert not book.snapshot().views["n1"].is_guessed
+        later = [{**scheduled[0], "lastTransitionTime": "2026-01-04T00:00:00Z"}]
+        api.put(PODS_PATH, raw_pod("new", node="n1", conditions=later))
+        api.wait_until(lambda: book.entry("uid-new") is not None)
+        assert sum(gpus_free(book)) == 4
+        assert book.entry("uid-new").certainty is Certainty.REPLAYED
+
+
+def test_a_report_that_was_there_first_counts_when_the_pods_are_listed(cluster):
+    api, _ = cluster
+    api.put(TOPOLOGIES, raw_topology("n1", free_gpus=(4, 2), free_cpus=(7, 5), time="2026-01-03T00:00:00Z"))
+    scheduled = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    api.put(PODS_PATH, raw_pod("old", node="n1", phase="Running", conditions=scheduled))
+    with fed(cluster) as (api, book, _):
+        assert gpus_free(book) == (4, 2)
+
+
+def test_the_ledger_of_a_feed_that_lived_through_everything_is_that_of_a_fresh_list(cluster):
+    """Cuts, old versions, removed nodes, deletes that nobody watched: then as if it had just been started."""
+    with fed(cluster) as (api, book, feeding):
+        for at in range(8):
+            api.put(PODS_PATH, raw_pod(f"p{at}", node="" if at % 4 == 3 else f"n{at % 2 + 1}", gpu="1", cpu="1"))
+        api.wait_until(lambda: len(book.snapshot().entries) == 8)
+        api.status = 503
+        api.cut()
+        api.wait_until(lambda: feeding.states()["pods"].lost_since_seconds is not None)
+        for name in ("p0", "p3"):
+            api.delete(PODS_PATH, name, "team")
+        api.put(PODS_PATH, raw_pod("late", node="n1", gpu="1", cpu="1"))
+        api.delete(NODES_PATH, "n2")
+        api.put(NODES_PATH, raw_node("n3"))
+        api.put(NODES_PATH, raw_node("n1", labels={"pool": "new"}))
+        api.forget_history()
+        api.status = 0
+        api.wait_until(lambda: "late" in {entry.pod.name for entry in book.snapshot().entries.values()})
+        api.wait_until(lambda: set(book.snapshot().views) == {"n1", "n3"})
+        api.wait_until(lambda: len(book.snapshot().entries) == 7)
+        with fed(cluster) as (_, fresh, _):
+            assert facts(book) == facts(fresh)
+
+
+def facts(book):
+    """What depends on no history: nodes, pods, where they are bound, plain counts, CPUs and devices in use."""
+    snapshot = book.snapshot()
+    nodes = {
+        name: (view.record, {k: v for k, v in view.bound_totals.items() if v}, sorted(e.uid for e in view.bound))
+        for name, view in snapshot.views.items()
+    }
+    return nodes, {uid: entry.pod for uid, entry in snapshot.entries.items()}
+
+
+def test_a_pod_of_a_node_that_is_not_known_waits_for_it(cluster):
+    with fed(cluster) as (api, book, _):
+        api.put(PODS_PATH, raw_pod("a", node="n9"))
+        api.wait_until(lambda: book.entry("uid-a") is not None)
+        api.put(TOPOLOGIES, raw_topology("n9"))
+        api.put(NODES_PATH, raw_node("n9"))
+        api.wait_until(lambda: sum(gpus_free(book, "n9")) == 6)
+
+
+def test_a_crd_that_appears_later_gives_the_nodes_their_machines(cluster):
+    api, _ = cluster
+    group = api.other_answers.pop(GROUP)
+    with fed(cluster) as (api, book, feeding):
+        assert feeding.states()["nodeResourceTopologies"].is_absent
+        assert book.snapshot().views["n1"].record.machine is None
+        api.other_answers[GROUP] = group
+        api.wait_until(lambda: book.snapshot().views["n1"].record.machine is not None)
+
+
+def test_a_topology_that_goes_takes_the_machine_with_it(cluster):
+    with fed(cluster) as (api, book, _):
+        api.delete(TOPOLOGIES, "n1")
+        api.wait_until(lambda: book.snapshot().views["n1"].record.machine is None)
+
+
+def test_a_checkpoint_is_asked_after_each_list_of_pods(cluster):
+    calls = []
+    with fed(cluster, hooks=Hooks(after_list=lambda: calls.append(1) or ())) as (api, _, feeding):
+        assert len(calls) == 1
+        api.status = 503
+        api.cut()
+        api.wait_until(lambda: feeding.states()["pods"].lost_since_seconds is not None)
+        api.forget_history()
+        api.status = 0
+        api.wait_until(lambda: len(calls) == 2)
