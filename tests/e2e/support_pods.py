@@ -13,7 +13,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 from controlplane.plane import ControlPlane, scrubbed_environment
@@ -23,6 +25,8 @@ from support_server import PROGRAM
 READY_SECONDS = 60.0
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 LOOPBACK = "127.0.0.1"
+# The image's programs, as they are installed here.
+PROGRAMS = MappingProxyType({"numa-admission": PROGRAM, "python": sys.executable})
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ def _start(place: _Place, container: Mapping[str, Any]) -> Running:
     mounts = {mount["mountPath"]: place.volumes[mount["name"]] for mount in container.get("volumeMounts", ())}
     words = [*container["command"], *container.get("args", ())]
     command = [_local(word, mounts, place.ports) for word in words]
-    command[0] = {"numa-admission": PROGRAM, "python": sys.executable}[command[0]]
+    command[0] = PROGRAMS[command[0]]
     environment = {
         **scrubbed_environment(place.folder),
         **{each["name"]: each.get("value", LOOPBACK) for each in container.get("env", ())},
@@ -139,10 +143,35 @@ def _local(word: str, mounts: Mapping[str, Path], ports: Mapping[int, int]) -> s
     return f"{address[1] or ''}{LOOPBACK}:{ports[int(address[2])]}" if address else word
 
 
+def pod_command(container: Mapping[str, Any]) -> list[str]:
+    """The command line of a container that names neither files nor ports."""
+    command = [*container["command"], *container.get("args", ())]
+    return [PROGRAMS[command[0]], *command[1:]]
+
+
+def account_environment(plane: ControlPlane, namespace: str, account: str, folder: Path) -> dict[str, str]:
+    """What a pod of this service account finds: the API server's address, and token and trust in a folder."""
+    folder.mkdir()
+    (folder / "token").write_text(_token(plane, namespace, account))
+    (folder / "ca.crt").write_bytes(plane.ca_file.read_bytes())
+    where = urlsplit(plane.server_url)
+    return {
+        **scrubbed_environment(folder),
+        "KUBERNETES_SERVICE_HOST": str(where.hostname),
+        "KUBERNETES_SERVICE_PORT": str(where.port),
+        "SERVICE_ACCOUNT_DIRECTORY": str(folder),
+    }
+
+
+def _token(plane: ControlPlane, namespace: str, account: str) -> str:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    answer = plane.api("POST", path, {"spec": {"expirationSeconds": 3600}}).wanted().json()
+    return str(answer["status"]["token"])
+
+
 def account_kubeconfig(plane: ControlPlane, namespace: str, account: str) -> str:
     """A kubeconfig with a fresh token of the service account: the rights that the chart gives it and no others."""
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    token = plane.api("POST", path, {"spec": {"expirationSeconds": 3600}}).wanted().json()["status"]["token"]
+    token = _token(plane, namespace, account)
     return yaml.safe_dump(
         {
             "apiVersion": "v1",

@@ -10,10 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from controlplane.plane import ControlPlane, scrubbed_environment
 from controlplane.processes import free_ports, wait_until
 from controlplane.settling import wait_for_webhooks
-from support_pods import LocalPod, lead_to_loopback, local_ports, start_pod, unique
+from support_pods import (
+    LocalPod,
+    account_environment,
+    lead_to_loopback,
+    local_ports,
+    pod_command,
+    start_pod,
+    unique,
+)
 
 CHART = Path(__file__).parents[2] / "helm" / "numa-admission"
 HELM_SECONDS = 120.0
@@ -220,6 +229,35 @@ def test_certificates_are_made_by_the_rules_alone(installed: Installed) -> None:
     assert not may("rules", "list", "pods")
     assert may("ledger", "watch", "pods")
     assert not may("ledger", "delete", "pods")
+
+
+def test_pod_of_helm_test_finds_what_it_wants(installed: Installed, tmp_path: Path) -> None:
+    """Its own command with its own account's rights; helm makes the account when `helm test` runs, here we do."""
+    release, plane = installed.release, installed.release.plane
+    hooks = [each for each in yaml.safe_load_all(release.helm("get", "hooks", release.name)) if each]
+    (pod,) = [each for each in hooks if each["kind"] == "Pod"]
+    others = [each for each in hooks if each["kind"] != "Pod"]
+    plane.apply(others)
+    try:
+        command = pod_command(pod["spec"]["containers"][0])
+        account = account_environment(plane, release.namespace, pod["spec"]["serviceAccountName"], tmp_path / "account")
+        wait_until(
+            lambda: _may_create_pods(plane, release.namespace, pod["spec"]["serviceAccountName"]),
+            what="the rights of the test's account",
+            within_seconds=TRUST_SECONDS,
+            running=installed.pods["rules"].fleet.get("server"),
+        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HELM_SECONDS, env=account)
+    finally:
+        for each in others:
+            plane.kubectl("delete", each["kind"], each["metadata"]["name"], "-n", each["metadata"]["namespace"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "validate-pods.numa-admission.io" in done.stdout
+
+
+def _may_create_pods(plane: ControlPlane, namespace: str, account: str) -> bool:
+    who = f"--as=system:serviceaccount:{namespace}:{account}"
+    return plane.kubectl("auth", "can-i", "create", "pods", who, "-n", "default").returncode == 0
 
 
 def _deployment(release: Release, role: str) -> dict[str, Any]:
