@@ -1,0 +1,295 @@
+"""The feeds on a real API server with nodes that answer as kubelets do: in the end the ledger is what a list says."""
+
+import io
+import sys
+import time
+import uuid
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from controlplane.starting import start
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
+
+from hollow_nodes import OracleMissingError, hollow_nodes
+
+from webhook.cluster.client import Client
+from webhook.core.capacity import CapacityRules
+from webhook.core.kubelet import KubeletAllocator
+from webhook.core.ledger.ledger import Ledger
+from webhook.core.ledger.records import AllocatorKind, Certainty
+from webhook.service.book import Book
+from webhook.service.feeding import Feeding
+from webhook.service.logs import open_log
+
+GPU = "aliyun.com/gpu"
+MERGE = "application/merge-patch+json"
+WITHIN_SECONDS = 60.0
+
+CLASSES = {
+    "classes": [
+        {
+            "name": "gpu",
+            "count": 4,
+            "labels": {"ack.node.gpu.schedule": "topology"},
+            "layout": {
+                "numa_nodes": 2,
+                "cores_per_numa": 16,
+                "threads_per_core": 1,
+                "memory_bytes_per_numa": 1 << 36,
+                "devices": {GPU: {"per_numa": 4}},
+            },
+            "kubelet": {
+                "topology_manager_policy": "single-numa-node",
+                "topology_manager_scope": "pod",
+                "cpu_manager_policy": "static",
+                "reserved_system_cpu_ids": [0, 16],
+                "memory_manager_policy": "None",
+            },
+        }
+    ]
+}
+
+TOPOLOGY_CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "noderesourcetopologies.topology.node.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
+    },
+    "spec": {
+        "group": "topology.node.k8s.io",
+        "scope": "Cluster",
+        "names": {
+            "kind": "NodeResourceTopology",
+            "plural": "noderesourcetopologies",
+            "singular": "noderesourcetopology",
+            "listKind": "NodeResourceTopologyList",
+        },
+        "versions": [
+            {
+                "name": "v1alpha2",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+class Fed:
+    """A book and its feeds."""
+
+    def __init__(self, plane):
+        self.book = Book(Ledger({AllocatorKind.KUBELET: KubeletAllocator()}), CapacityRules(), time.time, str)
+        client = Client.from_environment(plane.kubeconfig())
+        self.feeding = Feeding(client, self.book, open_log(io.BytesIO(), "error"))
+
+    def facts(self):
+        """What no history decides: nodes, plain counts, who is bound where, and each pod's record."""
+        snapshot = self.book.snapshot()
+        nodes = {
+            name: (
+                view.record,
+                {resource: amount for resource, amount in view.bound_totals.items() if amount},
+                sorted(entry.uid for entry in view.bound),
+            )
+            for name, view in snapshot.views.items()
+        }
+        # A change that says nothing new is not taken over, so the version may lag behind.
+        pods = {uid: _without_version(entry.pod) for uid, entry in snapshot.entries.items()}
+        return nodes, pods
+
+
+def _without_version(pod):
+    return {name: getattr(pod, name) for name in pod.__slots__ if name != "resource_version"}
+
+
+@contextmanager
+def fed(plane):
+    world = Fed(plane)
+    world.feeding.start()
+    try:
+        until(lambda: world.feeding.freshness.trust() == "", "the feeds to be synced")
+        yield world
+    finally:
+        world.feeding.stop()
+
+
+def until(condition, what):
+    """Wait for something outside."""
+    end = time.monotonic() + WITHIN_SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane_binaries, tmp_path_factory):
+    """A control plane of this module's own (its API server is killed), four hollow nodes, and the feeds on it."""
+    folder = tmp_path_factory.mktemp("feeds")
+    with ExitStack() as stack:
+        plane = stack.enter_context(start(control_plane_binaries, folder))
+        plane.api("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", TOPOLOGY_CRD).wanted()
+        flags = ["--topologies", "--topology-delay", "500ms"]
+        try:
+            stack.enter_context(hollow_nodes(plane.kubeconfig(), CLASSES, folder, flags))
+        except OracleMissingError as error:
+            pytest.skip(str(error))
+        world = stack.enter_context(fed(plane))
+        until(lambda: _machines(world) == 4, "the nodes' topologies")
+        yield plane, world
+
+
+@pytest.fixture
+def space(cluster):
+    """A fresh namespace."""
+    plane, _ = cluster
+    name = f"feeds-{uuid.uuid4().hex[:6]}"
+    plane.create_namespace(name)
+    yield name
+    plane.api("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def _machines(world):
+    return sum(view.record.machine is not None for view in world.book.snapshot().views.values())
+
+
+def converged(cluster):
+    """Wait until the ledger that lived through it all holds what one holds that has just been started."""
+    plane, world = cluster
+    with fed(plane) as fresh:
+        end = time.monotonic() + WITHIN_SECONDS
+        while world.facts() != fresh.facts():
+            if time.monotonic() > end:
+                assert world.facts() == fresh.facts()
+            time.sleep(0.1)
+    for view in world.book.snapshot().views.values():
+        assert all(amount >= 0 for amount in view.bound_totals.values())
+
+
+def create(plane, space, name, *, gpus=2, node="", **spec):
+    amounts = {"cpu": "2", "memory": "1Gi", GPU: str(gpus)}
+    body = {
+        "metadata": {"name": name},
+        "spec": {
+            "containers": [{"name": "main", "image": "x", "resources": {"requests": amounts, "limits": amounts}}],
+            "terminationGracePeriodSeconds": 1,
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
+    }
+    return plane.api("POST", f"/api/v1/namespaces/{space}/pods", body).wanted().json()["metadata"]["uid"]
+
+
+def entry(cluster, uid):
+    return cluster[1].book.entry(uid)
+
+
+def is_running(cluster, uid):
+    found = entry(cluster, uid)
+    return found is not None and found.pod.phase == "Running"
+
+
+def test_a_pod_is_followed_from_its_create_to_its_delete(cluster, space):
+    plane, _ = cluster
+    uid = create(plane, space, "a")
+    until(lambda: is_running(cluster, uid), "the pod to run")
+    held = entry(cluster, uid)
+    assert held.certainty is Certainty.REPLAYED
+    assert held.holding.devices[0].bit_count() == 2
+    assert held.holding.cpus.bit_count() == 2
+    plane.api("DELETE", f"/api/v1/namespaces/{space}/pods/a").wanted()
+    until(lambda: entry(cluster, uid) is None, "the pod to be gone")
+    converged(cluster)
+
+
+def test_the_nodes_own_report_agrees_with_the_replay(cluster, space):
+    """The model says where the kubelet's code put the pods: the report, made by that code, moves nothing."""
+    plane, world = cluster
+    uids = [create(plane, space, f"p{at}", gpus=at % 3 + 1) for at in range(6)]
+    until(lambda: all(is_running(cluster, uid) for uid in uids), "all to run")
+    until(lambda: not any(view.is_guessed for view in world.book.snapshot().views.values()), "reports")
+    before = {uid: entry(cluster, uid).holding for uid in uids}
+    with fed(plane) as fresh:
+        nodes = {entry(cluster, uid).node for uid in uids}
+        until(
+            lambda: not any(fresh.book.snapshot().views[node].is_guessed for node in nodes),
+            "the reports to end the guessing after a restart",
+        )
+        for node in nodes:
+            assert _room(fresh, node) == _room(world, node)
+    assert {uid: entry(cluster, uid).holding for uid in uids} == before
+    converged(cluster)
+
+
+def _room(world, node):
+    view = world.book.snapshot().views[node]
+    machine, state = view.record.machine, view.bound_state
+    cpus = [(state.free_cpus & numa).bit_count() for numa in machine.cpus.numa_cpus]
+    free = state.free_devices(machine, 0)
+    gpus = [(free & machine.devices[0].touching(1 << at)).bit_count() for at in range(len(machine.numa_ids))]
+    return cpus, gpus
+
+
+def test_eviction_of_a_pending_pod_and_forced_deletion(cluster, space):
+    plane, _ = cluster
+    waiting = create(plane, space, "waiting", nodeSelector={"no": "where"})
+    running = create(plane, space, "running")
+    until(lambda: entry(cluster, waiting) is not None and is_running(cluster, running), "both")
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "waiting", "namespace": space}}
+    plane.api("POST", f"/api/v1/namespaces/{space}/pods/waiting/eviction", eviction).wanted()
+    plane.api("DELETE", f"/api/v1/namespaces/{space}/pods/running?gracePeriodSeconds=0").wanted()
+    until(lambda: entry(cluster, waiting) is None and entry(cluster, running) is None, "both to be gone")
+    converged(cluster)
+
+
+def test_a_namespace_that_is_deleted_takes_its_pods_along(cluster, space):
+    plane, _ = cluster
+    uids = [create(plane, space, f"p{at}") for at in range(4)]
+    until(lambda: all(is_running(cluster, uid) for uid in uids), "all to run")
+    plane.api("DELETE", f"/api/v1/namespaces/{space}").wanted()
+    until(lambda: not any(entry(cluster, uid) for uid in uids), "the ledger to be empty of them")
+    converged(cluster)
+
+
+def test_a_node_that_goes_comes_back_and_is_relabelled(cluster, space):
+    plane, world = cluster
+    name = f"lone-{uuid.uuid4().hex[:6]}"
+    plane.add_gpu_node(name, cpu="32", memory="64Gi", gpus={GPU: 8})
+    uid = create(plane, space, "a", node=name, tolerations=[{"operator": "Exists"}])
+    until(lambda: entry(cluster, uid) and name in world.book.snapshot().views, "pod and node")
+    plane.api("DELETE", f"/api/v1/nodes/{name}").wanted()
+    until(lambda: name not in world.book.snapshot().views, "the node to be gone")
+    plane.add_gpu_node(name, cpu="16", memory="64Gi", gpus={GPU: 8})
+    label = {"metadata": {"labels": {"pool": "other"}}}
+    plane.api("PATCH", f"/api/v1/nodes/{name}", label, content_type=MERGE).wanted()
+
+    def is_back():
+        view = world.book.snapshot().views.get(name)
+        return view is not None and view.record.facts.labels.get("pool") == "other"
+
+    until(is_back, "the node and its label")
+    converged(cluster)
+    plane.api("DELETE", f"/api/v1/nodes/{name}").wanted()
+    plane.api("DELETE", f"/api/v1/namespaces/{space}/pods/a?gracePeriodSeconds=0")
+    converged(cluster)
+
+
+def test_an_api_server_that_is_killed_under_load_and_started_again(cluster, space):
+    plane, world = cluster
+    uids = [create(plane, space, f"before-{at}", gpus=1) for at in range(5)]
+    lists = world.feeding.states()["pods"].lists
+    plane.kill_apiserver()
+    until(lambda: world.feeding.states()["pods"].lost_since_seconds is not None, "the feed to notice")
+    plane.start_apiserver()
+    for at in range(5):
+        plane.api("DELETE", f"/api/v1/namespaces/{space}/pods/before-{at}").wanted()
+        uids.append(create(plane, space, f"after-{at}", gpus=1))
+    until(lambda: world.feeding.freshness.trust() == "", "the feeds to be back")
+    until(lambda: all(is_running(cluster, uid) for uid in uids[5:]), "the new pods to run")
+    until(lambda: not any(entry(cluster, uid) for uid in uids[:5]), "the old pods to be gone")
+    assert world.feeding.states()["pods"].lists >= lists
+    converged(cluster)
