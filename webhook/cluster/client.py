@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import orjson
 import urllib3
+import yaml
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
@@ -81,7 +82,7 @@ class Client:
                     client_configuration=configuration,
                     persist_config=False,
                 )
-        except (ConfigException, OSError, ValueError) as error:
+        except (ConfigException, OSError, ValueError, TypeError, LookupError, yaml.YAMLError) as error:
             raise NotConfigured(f"no access to a cluster is configured: {error}") from error
         return Client(configuration)
 

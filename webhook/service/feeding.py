@@ -29,7 +29,9 @@ from webhook.service.freshness import Freshness, FreshnessLimits
 from webhook.service.logs import fault_text
 from webhook.wire.node_sources import NodeAssembler
 
-REPORTS_AGAIN_SECONDS = 5.0
+LOOK_SECONDS = 5.0
+"""How often young reports are told again, and what has happened to the feeds is logged."""
+
 FIRST_LIST_SECONDS = 15.0
 """How long the pods' first list waits for the nodes': places on nodes that are known are not computed twice."""
 
@@ -103,9 +105,9 @@ class Feeding:
             )
             self._threads.append(thread)
             thread.start()
-        repeater = threading.Thread(target=self._repeat_reports, name="feed-reports", daemon=True)
-        self._threads.append(repeater)
-        repeater.start()
+        looker = threading.Thread(target=self._look_after, name="feed-look", daemon=True)
+        self._threads.append(looker)
+        looker.start()
 
     def stop(self, within_seconds: float = 5.0) -> None:
         """End the threads; those that do not end in time are left to the end of the process."""
@@ -128,12 +130,25 @@ class Feeding:
             left -= 0.05
         watch.run()
 
-    def _repeat_reports(self) -> None:
-        while not self._stopped.wait(REPORTS_AGAIN_SECONDS):
+    def _look_after(self) -> None:
+        logged = self.states()
+        while not self._stopped.wait(LOOK_SECONDS):
             try:
                 self._board.repeat_reports()
+                for name, state in self.states().items():
+                    self._log_change(name, logged[name], state)
+                    logged[name] = state
             except Exception as error:  # noqa: BLE001 - as in the feeds: a thread that dies unseen is worse
                 self._log_fault(error)
+
+    def _log_change(self, name: str, old: PulseState, new: PulseState) -> None:
+        """Log once in a while what a feed has gone through, not each of its tries."""
+        if new.losses != old.losses:
+            is_lost = new.lost_since_seconds is not None
+            why = new.why_lost or "it is back"
+            self._log.warning("feed", name=name, is_lost=is_lost, times=new.losses - old.losses, why=why)
+        if (new.lists, new.is_absent) != (old.lists, old.is_absent):
+            self._log.info("feed", name=name, lists=new.lists, is_absent=new.is_absent)
 
     def _after_list(self) -> Iterable[LedgerEvent]:
         # What a node counts now stands above what was remembered; a place of the checkpoint that agrees is kept.
