@@ -134,6 +134,9 @@ class Machine:
     kubelet: KubeletConfig = field(default_factory=KubeletConfig)
     name: str = ""
     """The machine class's name where it comes from one, for proofs."""
+    node_policy: str = ""
+    """The NUMA policy that a NUMA-aware scheduler reads from the node, in its spelling (``SingleNUMANode``): its label,
+    else its topology report (``domain/koordinator-ack.md`` 2.1). Kubelet models do not look at it."""
 
     def __post_init__(self) -> None:
         """Refuse a machine that contradicts itself."""

@@ -1,0 +1,77 @@
+"""What a pod as a whole asks of a scheduler's NUMA nodes, and whether its CPUs are bound to a set."""
+
+from dataclasses import dataclass
+
+from webhook.core.demand import PodDemand
+from webhook.core.machine import Machine
+
+
+class WholeCpusError(ValueError):
+    """CPUs that are bound come in whole ones, and where cores are required in whole cores; ``str`` is the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Sums over the pod, as the scheduler counts them: init containers, sidecars and overhead by the usual rule."""
+
+    millicores: int = 0
+    memory: tuple[tuple[int, int], ...] = ()
+    """(index in ``Machine.memory``, bytes)."""
+    devices: tuple[tuple[int, int], ...] = ()
+    """(index in ``Machine.devices``, count)."""
+    is_bound: bool = False
+    """The CPUs are pinned to a set; else they are only counted, by NUMA node where a policy holds."""
+    in_whole_cores: bool = False
+    """The node's kubelet has ``full-pcpus-only``: all siblings of a core or none (2.6)."""
+
+    @property
+    def cpu_unit(self) -> int:
+        """Millicores in which CPUs are split over NUMA nodes, without the threads of whole cores."""
+        return 1000 if self.is_bound else 1
+
+
+def binds_cpus(demand: PodDemand) -> bool:
+    """Return whether the scheduler binds the pod's CPUs, as far as its demand tells.
+
+    ACK binds every pod of the feature: its containers ask for whole cores. Koordinator binds those of QoS LSR and LSE,
+    which a demand does not tell; a pod with a policy and whole cores counts as one. Without a policy of its own, a pod
+    counts as bound where a kubelet would pin it.
+    """
+    asking = [container for container in demand.containers if container.cpu_millicores]
+    if demand.numa_policy:
+        return bool(asking) and not any(container.cpu_millicores % 1000 for container in asking)
+    return any(demand.exclusive_cpus(container) for container in asking)
+
+
+def request_of(machine: Machine, demand: PodDemand, *, is_bound: bool) -> Request:
+    """Return what ``demand`` asks of ``machine``; resources that the machine does not track are left to plain counts.
+
+    Raises:
+        WholeCpusError: the CPUs are bound and the pod's sum does not come in whole ones (2.6).
+    """
+    totals = demand.totals
+    millicores = totals.get("cpu", 0)
+    kubelet = machine.kubelet
+    in_whole_cores = kubelet.static_cpus and kubelet.full_pcpus_only
+    # A node that forces whole cores binds every pod, whatever its QoS.
+    is_bound = millicores > 0 and (is_bound or in_whole_cores)
+    if is_bound:
+        if millicores % 1000:
+            raise WholeCpusError("the requested CPUs must be integer")
+        if in_whole_cores and millicores // 1000 % machine.cpus.threads_per_core:
+            raise WholeCpusError("node(s) requested cpus not multiple cpus per core")
+    return Request(
+        millicores,
+        tuple(
+            (index, asked)
+            for index, layout in enumerate(machine.memory)
+            if (asked := totals.get(layout.resource, 0)) > 0
+        ),
+        tuple(
+            (index, count)
+            for index, layout in enumerate(machine.devices)
+            if (count := totals.get(layout.resource, 0)) > 0
+        ),
+        is_bound,
+        is_bound and in_whole_cores,
+    )
