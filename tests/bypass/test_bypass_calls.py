@@ -13,7 +13,7 @@ from serve.serve_world import answer, post, serving, status_of
 from support import server_rules
 from support.builders import ABSENT, SINGLE, SPEC_KEY, container, raw_pod
 
-from webhook.core.decisions import Ask, Decision, Endpoint
+from webhook.core.decisions import Decision, Endpoint
 from webhook.edge.app import create_app
 from webhook.serve.limits import Limits
 from webhook.service.admit import Corridor, Door
@@ -164,7 +164,7 @@ def test_other_paths_are_none_of_ours(path):
     assert Server().post(VALID, path).status_code in {404, 405}
 
 
-def raising(_ask: Ask) -> Decision:
+def raising(*_question) -> Decision:
     raise LookupError("a table has no row")
 
 
