@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +20,7 @@ from webhook.core.ledger.proofs import asked, numa_rooms, policy_words, prove
 from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeView, PodRecord
 from webhook.core.ledger.verdicts import Outcome, Verdict, judge, replicas_that_fit
 from webhook.core.occupancy import holds_nothing
+from webhook.core.placement import Placement
 from webhook.core.pod import Binding, Pod, PodTemplate, Workload
 from webhook.core.rules.pinning import pinning_findings
 
@@ -248,6 +250,12 @@ def _replicas(ledger: Ledger, record: PodRecord, more: int, surge: int, path: st
 
 # --- bindings ---
 
+MOST_TRIES_ON_OPEN: Final = 20
+"""Refusals of one pod at nodes with several accounts, or with a refusal of the kubelet's own, before the guard gives
+way: with the scheduler's back-off of at most 11 s, after about three minutes."""
+MOST_OPEN_NODES: Final = 8
+"""Nodes that fit by their first account only and are passed over in one search: there is seldom more than one."""
+
 
 def decide_bind(
     ask: Ask,
@@ -292,25 +300,41 @@ def _where_to(steer_to: str) -> str:
 def _refusal(ledger: Ledger, view: NodeView, entry: Entry, rules: CapacityRules) -> Finding | None:
     """Return why the binding is turned back, or None where it may pass."""
     machine, state = view.record.machine, view.bound_state
-    demand = entry.pod.demand
     if view.record.allocator is not AllocatorKind.KUBELET or machine is None or state is None:
         return None
-    placement = ledger.charges.place(view, state, demand)
-    path = "target"
-    if placement is None:
-        if view.is_guessed and entry.tries >= rules.most_tries_on_guess:
+    accounts = (view, *ledger.alternatives(view.record.name))
+    placements = [_placed(ledger, account, entry) for account in accounts]
+    path, pod = "target", f"{entry.pod.namespace}/{entry.pod.name}"
+    if None in placements:
+        is_open = any(placement is not None for placement in placements)
+        if entry.tries >= (MOST_TRIES_ON_OPEN if is_open else rules.most_tries_on_guess if view.is_guessed else inf):
             return None
-        proof = f"Free there ({policy_words(machine)}): {numa_rooms(machine, state)}. Asked: {asked(demand)}."
-        problem = f"Node {view.record.name}'s kubelet would refuse pod {entry.pod.namespace}/{entry.pod.name} for good."
+        free = numa_rooms(machine, accounts[placements.index(None)].bound_state or state)
+        proof = f"Free there ({policy_words(machine)}): {free}. Asked: {asked(entry.pod.demand)}."
+        problem = f"Node {view.record.name}'s kubelet would refuse pod {pod} for good."
+        if is_open:
+            problem = (
+                f"Node {view.record.name}'s kubelet may refuse pod {pod} for good: a pod ended there just as another "
+                "came, and which of them was first is not known."
+            )
         return replace(reasons.BINDING_WOULD_FAIL.at(path, problem), proof=proof)
-    if holds_nothing(placement.holding):
+    if all(placement is not None and holds_nothing(placement.holding) for placement in placements):
         return None
-    in_flight = [other for other in view.bound if not other.pod.is_answered and _holds(other)]
-    if in_flight and not every_order_works(ledger.charges, view, in_flight, entry):
-        names = ", ".join(f"{other.pod.namespace}/{other.pod.name}" for other in in_flight[:3])
-        problem = f"Node {view.record.name}'s kubelet has not answered yet for {names}, bound just before."
-        return reasons.BINDING_OUT_OF_TURN.at(path, problem)
+    if ledger.has_refused(view.record.name, entry.pod.demand) and entry.tries < MOST_TRIES_ON_OPEN:
+        problem = f"Node {view.record.name}'s kubelet has refused an equal pod, and nothing was freed there since."
+        return reasons.BINDING_WOULD_FAIL.at(path, problem)
+    for account in accounts:
+        in_flight = [other for other in account.bound if not other.pod.is_answered and _holds(other)]
+        if in_flight and not every_order_works(ledger.charges, account, in_flight, entry):
+            names = ", ".join(f"{other.pod.namespace}/{other.pod.name}" for other in in_flight[:3])
+            problem = f"Node {view.record.name}'s kubelet has not answered yet for {names}, bound just before."
+            return reasons.BINDING_OUT_OF_TURN.at(path, problem)
     return None
+
+
+def _placed(ledger: Ledger, account: NodeView, entry: Entry) -> Placement | None:
+    state = account.bound_state
+    return None if state is None else ledger.charges.place(account, state, entry.pod.demand)
 
 
 def _holds(entry: Entry) -> bool:
@@ -318,7 +342,18 @@ def _holds(entry: Entry) -> bool:
 
 
 def _steer_to(ledger: Ledger, entry: Entry, avoid: frozenset[str]) -> str:
-    """Return the node that the pod should try next; empty where none fits."""
-    if entry.node and entry.node not in avoid:
+    """Return the node that the pod should try next; empty where none fits for sure."""
+    if entry.node and entry.node not in avoid and _fits_for_sure(ledger, entry, entry.node):
         return entry.node
-    return ledger.find(entry.pod, avoid=avoid).node
+    for _ in range(MOST_OPEN_NODES):
+        node = ledger.find(entry.pod, avoid=avoid).node
+        if not node or _fits_for_sure(ledger, entry, node):
+            return node
+        avoid |= {node}
+    return ""
+
+
+def _fits_for_sure(ledger: Ledger, entry: Entry, node: str) -> bool:
+    if ledger.has_refused(node, entry.pod.demand):
+        return False
+    return all(_placed(ledger, account, entry) is not None for account in ledger.alternatives(node))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from webhook.core.demand import PodDemand
+from webhook.core.ledger.alternatives import Alternatives
 from webhook.core.ledger.charges import Allocators, Charges
 from webhook.core.ledger.index import NodeIndex
 from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeRecord, NodeView, PodRecord
@@ -27,8 +29,11 @@ class Accounts:
     def __init__(self, allocators: Allocators) -> None:
         """Start empty."""
         self.charges = Charges(allocators)
+        self.alternatives = Alternatives(self.charges)
         self.index = NodeIndex(frozenset(allocators))
         self.views: dict[str, NodeView] = {}
+        self.refused: dict[str, set[PodDemand]] = {}
+        """Demands that a node's kubelet refused against our expectation, until something is freed there."""
         self.entries: dict[str, Entry] = {}
         self.notices: list[Notice] = []
         self._by_name: dict[tuple[str, str], str] = {}
@@ -68,6 +73,7 @@ class Accounts:
             self._strays.setdefault(node, {})[pod.uid] = entry
             self._remember(entry)
             return
+        self.alternatives.bound(node, pod, now_seconds, is_history=is_history, until_seconds=until_seconds)
         self.settle(
             self.charges.bind(view, pod, now_seconds, is_history=is_history, assumed_until_seconds=until_seconds),
             now_seconds,
@@ -77,6 +83,7 @@ class Accounts:
         """Replace the record of a bound pod; its place stays."""
         view = self.views.get(entry.node)
         if view is not None:
+            self.alternatives.amended(entry)
             self.store(self.charges.amend(view, entry))
             return
         self._strays[entry.node][entry.uid] = entry
@@ -105,7 +112,11 @@ class Accounts:
                 if not strays:
                     del self._strays[entry.node]
         elif entry.state is EntryState.BOUND:
-            self.settle(self.charges.unbind(view, entry.uid, now_seconds), now_seconds)
+            self.refused.pop(entry.node, None)
+            after = self.charges.unbind(view, entry.uid, now_seconds)
+            if not self.alternatives.released(view, after, entry, now_seconds):
+                after = self.charges.doubt(after)
+            self.settle(after, now_seconds)
         else:
             self.settle(self.charges.free_virtual(view, entry.uid), now_seconds)
 
@@ -119,7 +130,9 @@ class Accounts:
         if not node or not self.reserve_on(entry, node, now_seconds):
             found = self.find(entry.pod)
             if found.placement is not None:
-                self.reserve_on(entry, found.node, now_seconds)
+                place = found.placement
+                placed = replace(entry, node=found.node, holding=place.holding, places=place.containers)
+                self.reserve(placed, now_seconds)
 
     def reserve_on(self, entry: Entry, node: str, now_seconds: float) -> bool:
         """Give an unbound pod a virtual place on ``node`` if the node takes it; return whether it does."""
@@ -160,8 +173,9 @@ class Accounts:
                 return
             if (old.machine, old.unhealthy, old.allocator) == (record.machine, record.unhealthy, record.allocator):
                 view = replace(view, record=record)
+                self.alternatives.recorded(view)
             else:
-                view = self.charges.rebuild(view, record, now_seconds)
+                view = self.charges.rebuild(self.single(view), record, now_seconds)
         self.settle(view, now_seconds, is_new_record=True)
 
     def close_node(self, name: str, now_seconds: float) -> None:
@@ -170,12 +184,29 @@ class Accounts:
         if view is None:
             return
         self.index.drop(name)
+        self.alternatives.drop(name)
+        self.refused.pop(name, None)
         for entry in view.bound:
             stray = replace(entry, holding=None, places=())
             self._strays.setdefault(name, {})[entry.uid] = stray
             self.entries[entry.uid] = stray
         for entry in view.virtual:
             self._lose(entry, now_seconds)
+
+    def single(self, view: NodeView) -> NodeView:
+        """Return the account as the only one of its node, doubted if there were others: for what they cannot follow."""
+        self.refused.pop(view.record.name, None)
+        return self.charges.doubt(view) if self.alternatives.drop(view.record.name) else view
+
+    def answered(self, uid: str, node: str, now_seconds: float, *, runs: bool) -> bool:
+        """Keep the accounts of ``node`` that expected the kubelet's answer for a pod; return whether any did."""
+        view = self.views.get(node)
+        if view is None:
+            return True
+        agreed = self.alternatives.answered(view, uid, runs=runs)
+        if agreed is not None and agreed is not view:
+            self.settle(replace(agreed, virtual=view.virtual), now_seconds)
+        return agreed is not None
 
     def is_modelled(self, view: NodeView) -> bool:
         """Return whether the kubelet model answers for the node, so that a surprise there means something."""
@@ -202,7 +233,7 @@ class Accounts:
             self.index.put(view)
         elif before.full_state != view.full_state or before.full_totals != view.full_totals:
             self.index.put_room(view)
-        self.index.mark(view)
+        self.index.mark(replace(view, is_doubted=True) if self.alternatives.of(name) else view)
 
     def _lose(self, entry: Entry, now_seconds: float) -> None:
         """Reality took the virtual place of ``entry``: find another, or hold nothing."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from webhook.core.demand import PodDemand
 from webhook.core.ledger import events
 from webhook.core.ledger.accounts import Accounts, Notice
 from webhook.core.ledger.charges import Allocators, Charges
@@ -72,6 +73,14 @@ class Ledger:
         """Return where ``pod`` would go now."""
         return self._accounts.find(pod, avoid=avoid)
 
+    def alternatives(self, node: str) -> tuple[NodeView, ...]:
+        """Return the other accounts of ``node`` that may be the true one (``alternatives``); mostly none."""
+        return self._accounts.alternatives.of(node)
+
+    def has_refused(self, node: str, demand: PodDemand) -> bool:
+        """Return whether the kubelet of ``node`` refused an equal pod to our surprise and has freed nothing since."""
+        return demand in self._accounts.refused.get(node, ())
+
     def take_notices(self) -> tuple[Notice, ...]:
         """Return what has happened since the last call, and forget it."""
         notices = tuple(self._accounts.notices)
@@ -114,12 +123,14 @@ class Ledger:
             case events.Recalled():
                 view = self.views.get(event.node)
                 if view is not None:
-                    recalled = self.charges.recall(view, event.uid, event.cpus, event.devices)
+                    recalled = self.charges.recall(self._accounts.single(view), event.uid, event.cpus, event.devices)
                     self._accounts.settle(recalled, now_seconds)
             case events.Reported():
                 view = self.views.get(event.node)
                 if view is not None:
-                    self._accounts.settle(reconciled(self.charges, view, event.report), now_seconds)
+                    self._accounts.settle(
+                        reconciled(self.charges, self._accounts.single(view), event.report), now_seconds
+                    )
             case events.Elapsed():
                 pass
         self._expire(now_seconds)
@@ -134,8 +145,10 @@ class Ledger:
         if old is not None and pod.resource_version < old.pod.resource_version:
             return
         if pod.has_ended:
-            self._note_failure(pod, old)
+            surprised = self._note_failure(pod, old, now_seconds)
             self._forget(pod.uid, _FOR_GOOD, now_seconds)
+            if surprised:  # after its own release, which frees nothing in truth
+                self._accounts.refused.setdefault(pod.node_name, set()).add(pod.demand)
         elif not pod.node_name:
             self._pod_pending(pod, old, now_seconds)
         elif old is not None and old.state is EntryState.BOUND and old.node == pod.node_name:
@@ -150,12 +163,15 @@ class Ledger:
         entry = replace(old, pod=pod, is_assumed=False, until_seconds=None)
         view = self.views.get(old.node)
         if view is not None and (pod.demand != old.pod.demand or pod.confirmed != old.pod.confirmed):
+            view = self._accounts.single(view)
             bound = self.charges.amend(view, entry).bound
             self._accounts.settle(self.charges.rebuild(view, view.record, now_seconds, bound), now_seconds)
             return
         self._accounts.amend(entry)
         is_first_answer = pod.phase == "Running" and not old.pod.is_answered
-        if is_first_answer and old.holding is None and view is not None and self._accounts.is_modelled(view):
+        if not is_first_answer or view is None or not self._accounts.is_modelled(view):
+            return
+        if not self._accounts.answered(pod.uid, old.node, now_seconds, runs=True):
             self._accounts.note("runs-though-refused", pod, old.node)
             self._doubt(old.node)
 
@@ -259,17 +275,23 @@ class Ledger:
     def _doubt(self, node: str) -> None:
         view = self.views.get(node)
         if view is not None:
-            self._accounts.store(self.charges.doubt(view))
+            self._accounts.store(self.charges.doubt(self._accounts.single(view)))
 
-    def _note_failure(self, pod: PodRecord, old: Entry | None) -> None:
-        """Note that a kubelet refused a pod which we had let through; one that was never charged tells nothing."""
+    def _note_failure(self, pod: PodRecord, old: Entry | None, now_seconds: float) -> bool:
+        """Note that a kubelet refused a pod which we had let through, and return whether it did so.
+
+        One that was never charged tells nothing.
+        """
         if pod.failure_reason not in ADMISSION_ERRORS or old is None or old.state is not EntryState.BOUND:
-            return
+            return False
         view = self.views.get(old.node)
-        if view is None or old.node != pod.node_name or old.holding is None or not self._accounts.is_modelled(view):
-            return
+        if view is None or old.node != pod.node_name or not self._accounts.is_modelled(view):
+            return False
+        if self._accounts.answered(pod.uid, old.node, now_seconds, runs=False):
+            return False
         self._accounts.note("refused-though-allowed", pod, pod.node_name, pod.failure_reason)
         self._doubt(old.node)
+        return True
 
 
 def _has_virtual_place(entry: Entry) -> bool:
