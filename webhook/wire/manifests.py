@@ -21,6 +21,8 @@ MOST_DEPTH: Final = 200
 """Levels of nesting; a pod template in a workload in a List needs about 20."""
 
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
+_WORD_IN_BRACKETS: Final = re.compile(r'\["([A-Za-z0-9_-]{1,63})"\]', re.ASCII)
+"""An annotation or label whose key is a plain word: findings write those keys in brackets too, ``child`` does not."""
 _STR: Final = "tag:yaml.org,2002:str"
 _PLAIN: Final = "?plain"
 _NO_JSON: Final = object()
@@ -49,7 +51,7 @@ class Document:
     def locate(self, path: str) -> Position:
         """Return where ``path`` stands; where it does not exist its nearest parent, else the document's start."""
         while path:
-            found = self.positions.get(path)
+            found = self.positions.get(path) or self.positions.get(_WORD_IN_BRACKETS.sub(r".\1", path))
             if found is not None:
                 return found
             path = _parent(path)
