@@ -24,7 +24,7 @@ SET_BY_THE_CHART = (
     ("capacity", ("guardsBindings",)),
 )
 """Keys of the settings that come from other values."""
-SECTIONS_SET_BY_THE_CHART = ("tls",)
+SECTIONS_SET_BY_THE_CHART = ("tls", "cluster")
 
 
 def webhook_entries() -> list[dict[str, Any]]:

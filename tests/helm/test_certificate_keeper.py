@@ -28,10 +28,6 @@ class Broken:
         """Never."""
         raise UnavailableError("No answer")
 
-    def write(self, data: object, version: str) -> str:
-        """Never."""
-        raise UnavailableError("No answer")
-
 
 class Days:
     """A clock and a wait that move together; the wait says to end once the days are over."""

@@ -93,7 +93,12 @@ spec:
           command: [numa-admission, serve]
           args:
             - --settings=/etc/numa-admission/{{ $role }}.yaml
+            {{- if and (eq $role "ledger") $values.ledger.leaderElection }}
+            # Its own address: the leader writes it into the EndpointSlice.
+            - --bind={{ ternary "[$(POD_IP)]" "$(POD_IP)" (hasPrefix "[" $values.listenAddress) }}:{{ $chosen.port }}
+            {{- else }}
             - --bind={{ $values.listenAddress }}:{{ $chosen.port }}
+            {{- end }}
             - --probe-bind={{ $values.listenAddress }}:{{ $chosen.probePort }}
             - --tls-cert=/run/numa-admission/tls/tls.crt
             - --tls-key=/run/numa-admission/tls/tls.key

@@ -6,6 +6,15 @@
 {{- $ours := dict "rules" (dict "enforcement" $values.enforcement) "capacity" (dict "guardsBindings" $guards) }}
 {{- $_ := set $ours "server" (dict "role" .role) }}
 {{- if eq .role "rules" }}{{- $_ := set $ours.server "workers" ($values.rules.workers | int) }}{{- end }}
+{{- if eq .role "ledger" }}
+{{- $cluster := dict "live" true "namespace" .root.Release.Namespace "checkpoint" (include "numa-admission.checkpoint" .root) "steers" $guards }}
+{{- if $values.ledger.leaderElection }}
+{{- $name := printf "%s-ledger" (include "numa-admission.fullname" .root) }}
+{{- $_ := set $cluster "lease" $name }}
+{{- $_ := set $cluster "service" $name }}
+{{- end }}
+{{- if not (dig "capacity" "pictureFile" "" $settings) }}{{- $_ := set $ours "cluster" $cluster }}{{- end }}
+{{- end }}
 {{- $settings = mergeOverwrite $settings $ours }}
 {{- if eq $values.enforcement "warn" }}
 {{- /* The ledger's outcomes have no switch for everything at once. */}}
@@ -13,4 +22,8 @@
 {{- $_ := unset $settings.capacity "namespaces" }}
 {{- end }}
 {{- toYaml $settings }}
+{{- end }}
+
+{{- define "numa-admission.checkpoint" -}}
+{{ include "numa-admission.fullname" . }}-checkpoint
 {{- end }}
