@@ -20,27 +20,24 @@ _AS_DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 class Column:
     """One number per node slot, and the masks of "at least" questions asked of it."""
 
-    __slots__ = ("_at_least", "_values")
+    __slots__ = ("_at_least", "values")
 
     def __init__(self, slots: int) -> None:
         """Start with zero for each of ``slots`` slots."""
-        self._values = [0] * slots
+        self.values = [0] * slots
+        """The numbers by slot; to be changed by ``set`` only."""
         self._at_least: OrderedDict[int, int] = OrderedDict()
 
     def grow(self, slots: int) -> None:
         """Hold at least ``slots`` slots; new ones are zero."""
-        self._values.extend([0] * (slots - len(self._values)))
-
-    def __getitem__(self, slot: int) -> int:
-        """Return the number of ``slot``."""
-        return self._values[slot]
+        self.values.extend([0] * (slots - len(self.values)))
 
     def set(self, slot: int, value: int) -> None:
         """Set the number of ``slot``."""
-        old = self._values[slot]
+        old = self.values[slot]
         if old == value:
             return
-        self._values[slot] = value
+        self.values[slot] = value
         bit = 1 << slot
         for amount, mask in self._at_least.items():
             if old < amount <= value:
@@ -52,7 +49,7 @@ class Column:
         """Return the mask of slots whose number is ``amount`` or more."""
         mask = self._at_least.get(amount)
         if mask is None:
-            digits = bytes(map(amount.__le__, reversed(self._values))).translate(_AS_DIGITS)
+            digits = bytes(map(amount.__le__, reversed(self.values))).translate(_AS_DIGITS)
             mask = int(digits, 2) if digits else 0
             if len(self._at_least) >= KEPT_AMOUNTS:
                 self._at_least.popitem(last=False)

@@ -1,8 +1,9 @@
 """The index of all nodes: which ones a pod may go to, and which have room, as bit masks of node slots."""
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
 from itertools import chain
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from webhook.core.demand import PodDemand
 from webhook.core.ledger.columns import Column, LabelColumn, Sets
@@ -24,6 +25,10 @@ from webhook.core.pod import NodeSelectorTerm, Operator, Requirement
 
 Key = TypeVar("Key", bound=Hashable)
 
+# Pod shapes whose refusals are kept: those that fit by every number of the index and are refused all the same, such as
+# pods of several containers on nodes in shreds. Each event looks at all of them (about 50 ns each).
+KEPT_REFUSALS: Final = 64
+
 
 class NodeIndex:
     """Slots of nodes and the columns over them. One writer; readers hold the same lock as the writer."""
@@ -44,6 +49,7 @@ class NodeIndex:
         """(allocator kind, machine) -> nodes."""
         self._group_of: list[tuple[AllocatorKind, Machine | None] | None] = []
         self._tracked: frozenset[str] | None = None
+        self._refused: OrderedDict[PodDemand, int] = OrderedDict()
         self.present = 0
         self.ready = 0
         self.cordoned = 0
@@ -98,13 +104,15 @@ class NodeIndex:
         slot = self._slot_of[view.record.name]
         record = view.record
         slots = len(self._name_of)
+        totals = view.full_totals
         for resource, total in record.allocatable.items():
-            _column(self._free, resource, slots).set(slot, total - view.full_totals.get(resource, 0))
+            _put(self._free, resource, slot, total - totals.get(resource, 0), slots)
         if "pods" not in record.allocatable:
             _column(self._free, "pods", slots).set(slot, UNLIMITED)
         if record.machine is not None and view.full_state is not None:
             for key, widest in numa_room(record.machine, view.full_state).items():
-                _column(self._numa, key, slots).set(slot, widest)
+                _put(self._numa, key, slot, widest, slots)
+        self._forget_refusals(slot)
 
     def mark(self, view: NodeView) -> None:
         """Note whether the free state of an indexed node rests on a guess, and whether room is being freed there."""
@@ -119,6 +127,7 @@ class NodeIndex:
         bit = ~(1 << slot)
         self._put_facts(slot, None)
         self._leave_group(slot)
+        self._forget_refusals(slot)
         for column in self._columns():
             column.set(slot, 0)
         self.present &= bit
@@ -309,16 +318,38 @@ class NodeIndex:
                 break
         return candidates
 
-    def by_free_devices(self, resource: str, within: int) -> Iterator[int]:
-        """Yield the nodes of ``within`` in sets of equally many free devices of ``resource``, fewest first; 1 to 16."""
-        column = self._numa.get(("machine", resource, 0))
+    def by_free_devices(self, resource: str, within: int, *, most_first: bool = False) -> Iterator[int]:
+        """Yield the nodes of ``within`` in sets of equally many free devices of ``resource``, 1 to 16; fewest first."""
+        column = self._numa.get(("machine", resource, 0, 0))
         if column is None:
             return
-        for count in range(1, 17):
-            least = column.at_least(count + 1)
-            nodes = within & least & ~column.at_least(count + 2)
+        counts = range(16, 0, -1) if most_first else range(1, 17)
+        for count in counts:
+            if not within:
+                return
+            nodes = within & column.at_least(count + 1) & ~column.at_least(count + 2)
             if nodes:
                 yield nodes
+                within &= ~nodes
+
+    # --- what was refused ---
+
+    def refused(self, demand: PodDemand) -> int:
+        """Return the nodes that are known to refuse ``demand`` in the state in which they are."""
+        return self._refused.get(demand, 0)
+
+    def note_refused(self, demand: PodDemand, nodes: int) -> None:
+        """Remember that ``nodes`` refuse ``demand`` until something changes there."""
+        self._refused[demand] = self._refused.get(demand, 0) | nodes
+        self._refused.move_to_end(demand)
+        if len(self._refused) > KEPT_REFUSALS:
+            self._refused.popitem(last=False)
+
+    def _forget_refusals(self, slot: int) -> None:
+        bit = 1 << slot
+        for demand, nodes in self._refused.items():
+            if nodes & bit:
+                self._refused[demand] = nodes & ~bit
 
     def groups(self, within: int) -> Iterator[tuple[AllocatorKind, Machine | None, int]]:
         """Yield (allocator kind, machine, nodes) of each group of equal machines that has nodes in ``within``."""
@@ -333,6 +364,15 @@ def _column(columns: dict[Key, Column], key: Key, slots: int) -> Column:
     if column is None:
         column = columns[key] = Column(slots)
     return column
+
+
+def _put(columns: dict[Key, Column], key: Key, slot: int, value: int, slots: int) -> None:
+    """Set one number; most of them have not changed."""
+    column = columns.get(key)
+    if column is None:
+        column = _column(columns, key, slots)
+    if column.values[slot] != value:
+        column.set(slot, value)
 
 
 def _at_least(columns: Mapping[str, Column], amounts: Mapping[str, int], within: int) -> int:

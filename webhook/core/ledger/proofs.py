@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice, permutations
+from itertools import chain, islice, permutations
 
 from webhook.core.demand import ContainerDemand, PodDemand
 from webhook.core.ledger.ledger import Ledger
@@ -10,12 +10,13 @@ from webhook.core.ledger.records import AllocatorKind, NodeView, PodRecord
 from webhook.core.ledger.verdicts import Outcome, Verdict
 from webhook.core.machine import Machine, NodeState, TopologyPolicy, TopologyScope
 from webhook.core.masks import cpu_list, mask_of, members
-from webhook.core.numa_room import count_of, numa_room, peak
+from webhook.core.numa_room import count_of, devices_by_numa, numa_room, peak
 from webhook.core.placement import Rejection
 from webhook.core.pod import ContainerKind
 
-# Nodes that are compared for the nearest miss. More would cost more than the sentence is worth.
-MOST_COMPARED = 64
+# Nodes that are compared for the nearest miss, those with the most free devices: more would cost more than the sentence
+# is worth (20 us each).
+MOST_COMPARED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _numa_room(machine: Machine, state: NodeState, position: int) -> str:
     cpus = machine.cpus.numa_cpus[position]
     parts = [f"{(state.free_cpus & cpus).bit_count()} of {(cpus & ~machine.reserved_cpus).bit_count()} CPUs"]
     for index, layout in enumerate(machine.devices):
-        devices = layout.touching(1 << position)
+        devices = devices_by_numa(machine)[index][position]
         if devices:
             free = (state.free_devices(machine, index) & devices).bit_count()
             parts.append(f"{free} of {devices.bit_count()} {layout.resource}")
@@ -125,8 +126,11 @@ def _nodes(nodes: int) -> str:
 
 def _nearest(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> NodeView | None:
     """Return the node that comes nearest to taking the pod."""
-    pool = verdict.search.plain or verdict.search.eligible
-    views = (ledger.views[ledger.index.name(slot)] for slot in islice(members(pool), MOST_COMPARED))
+    index = ledger.index
+    pool = (verdict.search.plain or verdict.search.eligible) & index.known
+    asked_for = next((name for container in pod.demand.containers for name, count in container.devices if count), "")
+    slots = chain.from_iterable(map(members, index.by_free_devices(asked_for, pool, most_first=True)))
+    views = (ledger.views[index.name(slot)] for slot in islice(chain(slots, members(pool)), MOST_COMPARED))
     known = [view for view in views if view.record.machine is not None and view.full_state is not None]
     return max(known, key=lambda view: _closeness(view, pod.demand), default=None)
 
@@ -138,15 +142,16 @@ def _closeness(view: NodeView, demand: PodDemand) -> float:
         return -1.0
     widest = max(demand.containers, key=lambda c: (sum(n for _, n in c.devices), c.cpu_millicores))
     cpus = demand.exclusive_cpus(widest)
+    asked_devices = [
+        (count, state.free_devices(machine, index), devices_by_numa(machine)[index])
+        for resource, count in widest.devices
+        if count and (index := machine.device_index(resource)) is not None
+    ]
     best = 0.0
-    for position in range(len(machine.numa_ids)):
-        free_cpus = (state.free_cpus & machine.cpus.numa_cpus[position]).bit_count()
-        score = min(1.0, free_cpus / cpus) if cpus else 1.0
-        for resource, count in widest.devices:
-            index = machine.device_index(resource)
-            if index is not None and count:
-                free = state.free_devices(machine, index) & machine.devices[index].touching(1 << position)
-                score += min(1.0, free.bit_count() / count)
+    for position, of_numa in enumerate(machine.cpus.numa_cpus):
+        score = min(1.0, (state.free_cpus & of_numa).bit_count() / cpus) if cpus else 1.0
+        for count, free, by_numa in asked_devices:
+            score += min(1.0, (free & by_numa[position]).bit_count() / count)
         best = max(best, score)
     return best
 
@@ -248,7 +253,7 @@ def _most_cpus(machine: Machine, state: NodeState, demand: PodDemand) -> Callabl
     resource = next((name for container in demand.containers for name, count in container.devices if count), "")
 
     def most(count: int) -> int:
-        return room.get(("numa", resource, count) if count else ("numa", "", 0), 0) - 1
+        return room.get(("numa", resource, 1, count) if count else ("numa", "", 1, 0), 0) - 1
 
     return most
 
