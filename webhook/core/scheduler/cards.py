@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from webhook.core.kubelet.tables import MembersIn
 from webhook.core.machine import DeviceLayout, Machine, NodeState
 from webhook.core.masks import members
-from webhook.core.scheduler.hints import Hint, ResourceHints, sets_of_width, sets_within, walked_widths
+from webhook.core.scheduler.hints import MOST_TOLD, Hint, ResourceHints, sets_of_width, sets_within, walked_widths
 from webhook.core.scheduler.request import Request
 
 SAME_CARDS_SCORE: Final = 500
@@ -79,6 +80,8 @@ class Cards:
     asked: tuple[AskedCards, ...]
     universe: int
     """The NUMA nodes that have devices; 0 where none is known, which is no opinion."""
+    from_all: tuple[int | None, ...] = ()
+    """What is picked of each where any NUMA node will do."""
 
     @property
     def have_opinion(self) -> bool:
@@ -100,11 +103,12 @@ class Cards:
         """Return the score of ``numa_mask``, each device resource's hint together."""
         return len(self.asked) * self._score(numa_mask)
 
-    def hints(self) -> list[ResourceHints]:
-        """Return the hints of each resource: the same sets for all."""
-        masks = [mask for mask in sets_within(self.universe) if self.hint(mask)]
+    def hints(self, *, with_scores: bool = True) -> list[ResourceHints]:
+        """Return the hints of each resource, the same sets for all; without scores as many as a text names."""
+        every_mask = (mask for mask in sets_within(self.universe) if self.hint(mask))
+        masks = list(every_mask if with_scores else islice(every_mask, MOST_TOLD + 1))
         width = masks[0].bit_count() if masks else 0
-        hints = [Hint(mask, mask.bit_count() == width, self._score(mask)) for mask in masks]
+        hints = [Hint(mask, mask.bit_count() == width, self._score(mask) if with_scores else 0) for mask in masks]
         return [(one.table.kind, hints) for one in self.asked]
 
     def shortage(self) -> str:
@@ -118,7 +122,10 @@ class Cards:
         return ""
 
     def _score(self, numa_mask: int) -> int:
-        same = all(one.pick(numa_mask) == one.pick(self.universe) for one in self.asked if one.table.kind == "gpu")
+        same = all(
+            one.table.kind != "gpu" or one.pick(numa_mask) == picked
+            for one, picked in zip(self.asked, self.from_all, strict=True)
+        )
         return SAME_CARDS_SCORE if same else 0
 
 
@@ -127,13 +134,11 @@ def cards_of(machine: Machine, state: NodeState, request: Request) -> Cards:
     if not request.devices:
         return Cards((), 0)
     tables, universe = card_tables(machine)
-    return Cards(
-        tuple(
-            AskedCards(index, tables[index], count, state.free_devices(machine, index), state.busy_devices[index])
-            for index, count in request.devices
-        ),
-        universe,
+    asked = tuple(
+        AskedCards(index, tables[index], count, state.free_devices(machine, index), state.busy_devices[index])
+        for index, count in request.devices
     )
+    return Cards(asked, universe, tuple(one.pick(universe) for one in asked))
 
 
 @lru_cache(maxsize=1024)

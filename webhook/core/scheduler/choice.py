@@ -7,11 +7,10 @@ combinations matter. ``tests/core/scheduler/test_scheduler_choice.py`` compares 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Final
 
 from webhook.core.scheduler.cards import Cards
-from webhook.core.scheduler.hints import Hint, ResourceHints, sets_of_width, walked_widths
+from webhook.core.scheduler.hints import Hint, ResourceHints, sets_of_width, sets_within, walked_widths
 from webhook.core.scheduler.merge import Merged, Terms, is_better, merge, unaligned_reason, unsatisfied_reasons
 from webhook.core.scheduler.policies import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
 from webhook.core.scheduler.scoring import Scoring
@@ -41,7 +40,7 @@ class Choice:
             return self._not_preferred()
         if self.terms.policy == RESTRICTED and self._is_cut_short():
             return Merged(self.terms.all_numa, preferred=False, admits=True)
-        hints = self.hints()
+        hints = self.hints(with_scores=False)
         unmet = unsatisfied_reasons(hints)
         reasons = unmet or (unaligned_reason(self.terms.policy, hints),)
         return Merged(None, preferred=False, admits=False, reasons=reasons, unmet=bool(unmet))
@@ -50,10 +49,10 @@ class Choice:
         """Return whether the pod would be admitted, were it not for exclusivity."""
         return self._preferred(_anything) is not None
 
-    def hints(self) -> Sequence[ResourceHints]:
-        """Return every resource's hints, as the providers list them."""
-        cards = self.cards.hints() if self.cards.have_opinion else []
-        return [*self.zones.hints(self.terms.policy, self.scoring), *cards]
+    def hints(self, *, with_scores: bool = True) -> Sequence[ResourceHints]:
+        """Return every resource's hints, as the providers list them; scores cost the most, and no text has them."""
+        cards = self.cards.hints(with_scores=with_scores) if self.cards.have_opinion else []
+        return [*self.zones.hints(self.terms.policy, self.scoring if with_scores else None), *cards]
 
     def _preferred(self, allow: Callable[[int], bool]) -> int | None:
         if not self.zones.zones and not self.cards.have_opinion:
@@ -93,9 +92,9 @@ class Choice:
         return candidates[0] if best is None or best.numa_mask is None else best.numa_mask
 
     def _not_preferred(self) -> Merged:
-        hints = self.hints()
-        if not self._is_cut_short() and prod(max(1, len(one or ())) for _, one in hints) <= MOST_COMBINATIONS:
-            return merge(self.terms, hints)
+        resources = len(self.zones.zones) + (len(self.cards.asked) if self.cards.have_opinion else 0)
+        if len(sets_within(self.terms.all_numa)) ** resources <= MOST_COMBINATIONS and not self._is_cut_short():
+            return merge(self.terms, self.hints())
         # What exclusivity alone keeps from being preferred is still the narrowest.
         narrowest = self._preferred(_anything)
         if narrowest is None or narrowest.bit_count() > 1:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, islice
 from math import comb
 from typing import Final, NamedTuple
 
@@ -39,6 +39,10 @@ MOST_SETS: Final = 4096
 """Sets of NUMA nodes that are walked: all of them up to 12 nodes, the narrow ones beyond (the scheduler itself would
 walk 2**32 sets of a machine with 32). What was not walked is never refused."""
 
+MOST_TOLD: Final = 32
+"""Sets that a text names: all of up to five NUMA nodes. The scheduler itself would list the 255 of eight nodes for each
+resource, which nobody reads and which costs most of a refusal's time."""
+
 
 @lru_cache(maxsize=64)
 def walked_widths(universe: int) -> range:
@@ -59,10 +63,12 @@ def sets_within(universe: int) -> tuple[int, ...]:
 
 def in_words(resource: str, hints: Iterable[Hint]) -> str:
     """Return what the scheduler says of a resource that it could not align: ``cpu prefer [01 10] among [01 10 11]``."""
-    possible = [hint for hint in hints if not hint.unsatisfied]
+    possible = [hint for hint in islice(hints, MOST_TOLD + 1) if not hint.unsatisfied]
+    more = " ..." if len(possible) > MOST_TOLD else ""
+    del possible[MOST_TOLD:]
     preferred = " ".join(mask_in_words(hint.numa_mask) for hint in possible if hint.preferred)
     among = " ".join(mask_in_words(hint.numa_mask) for hint in possible)
-    return f"{resource} prefer [{preferred}] among [{among}]"
+    return f"{resource} prefer [{preferred}] among [{among}{more}]"
 
 
 @lru_cache(maxsize=4096)

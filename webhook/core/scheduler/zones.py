@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 
 from webhook.core.machine import Machine, NodeState
 from webhook.core.masks import members
-from webhook.core.scheduler.hints import Hint, ResourceHints, sets_of_width, sets_within, walked_widths
+from webhook.core.scheduler.hints import MOST_TOLD, Hint, ResourceHints, sets_of_width, sets_within, walked_widths
 from webhook.core.scheduler.policies import RESTRICTED
 from webhook.core.scheduler.request import Request
 from webhook.core.scheduler.scoring import Scoring
@@ -88,21 +89,25 @@ class Zones:
         widths = {self._width(zone) for zone in self.zones}
         return widths.pop() if len(widths) == 1 else None
 
-    def hints(self, policy: str, scoring: Scoring) -> list[ResourceHints]:
+    def hints(self, policy: str, scoring: Scoring | None) -> list[ResourceHints]:
         """Return the hints of each resource: preferred is the smallest width that is free now.
 
-        Under Restricted every one of them is preferred.
+        Under Restricted every one of them is preferred. Without ``scoring``: as many as a text names, all scores 0.
         """
-        holding = [mask for mask in sets_within(self.all_numa) if self.hold(mask)]
-        scores = {mask: self._score(mask, scoring) for mask in holding}
         result: list[ResourceHints] = []
         for zone in self.zones:
-            masks = [mask for mask in holding if not mask & zone.lacking]
+            holding = (mask for mask in sets_within(self.all_numa) if not mask & zone.lacking and self.hold(mask))
+            masks = list(holding if scoring else islice(holding, MOST_TOLD + 1))
             width = masks[0].bit_count() if masks else 0
-            every = policy == RESTRICTED
-            result.append(
-                (zone.resource, [Hint(mask, every or mask.bit_count() == width, scores[mask]) for mask in masks])
-            )
+            hints = [
+                Hint(
+                    mask,
+                    policy == RESTRICTED or mask.bit_count() == width,
+                    self._score(mask, scoring) if scoring else 0,
+                )
+                for mask in masks
+            ]
+            result.append((zone.resource, hints))
         return result
 
     def _width(self, zone: Zone) -> int | None:
