@@ -24,8 +24,10 @@ def table(setup: Setup, without: Numbers | None, with_us: Numbers | None) -> str
     )
     columns = [(name, numbers) for name, numbers in (("without", without), ("with", with_us)) if numbers is not None]
     lines = [
-        f"{setup.nodes} nodes with 8 GPUs, {setup.seconds:.0f} s, seed {setup.seed}, "
-        f"{setup.load:.0%} of the GPUs asked for on average",
+        (
+            f"{setup.nodes} nodes with 8 GPUs, {setup.seconds:.0f} s, seed {setup.seed}, "
+            f"{setup.load:.0%} of the GPUs asked for on average"
+        ),
         "",
         "| | " + " | ".join(name for name, _ in columns) + " |",
         "|---|" + "---|" * len(columns),

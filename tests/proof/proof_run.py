@@ -2,35 +2,24 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
 
-import yaml
-from controlplane.authority import create_authority
 from controlplane.binaries import locate
-from controlplane.plane import ControlPlane, scrubbed_environment
-from controlplane.processes import free_ports, start_process, wait_until
-from controlplane.settling import wait_for_webhooks
+from controlplane.plane import ControlPlane
 from controlplane.starting import start
 from hollow_nodes import hollow_nodes
 from proof_load import Users
-from proof_machines import hollow_classes, settings_classes
+from proof_machines import hollow_classes
 from proof_plan import NAMESPACE, draw
+from proof_server import guarding
 from proof_watch import Observer
 
 from webhook.cluster.client import Client
-
-HERE = Path(__file__).parent
-PROGRAM = str(Path(sys.executable).with_name("numa-admission"))
-OTHER_WEBHOOKS = ("mutate", "validate-pods", "validate-workloads", "validate-bindings", "validate-nodes")
 
 
 @dataclass(frozen=True)
@@ -83,7 +72,7 @@ def run_once(setup: Setup, folder: Path, *, with_us: bool) -> Numbers:
         flags = ["--nodes", str(setup.nodes), "--stop-delay", "300ms"]
         with (
             hollow_nodes(plane.kubeconfig(), hollow_classes(), folder, flags),
-            serving(plane, folder) if with_us else nullcontext(),
+            guarding(plane, folder) if with_us else nullcontext(),
         ):
             return _measure(plane, setup, folder)
 
@@ -115,48 +104,3 @@ def _measure(plane: ControlPlane, setup: Setup, folder: Path) -> Numbers:
         running_p95_seconds=cuts[18],
         counts=users.counts,
     )
-
-
-def settings_text(kubeconfig: Path, **cluster: Any) -> str:
-    """Our settings, YAML: the ledger's role on a live cluster, the machine classes that the nodes' labels name."""
-    settings = {
-        "server": {"role": "ledger", "threads": 32, "drainSeconds": 0},
-        "capacity": {"machineClasses": settings_classes()},
-        "cluster": {"live": True, "kubeconfig": str(kubeconfig), **cluster},
-    }
-    return yaml.safe_dump(settings, sort_keys=False)
-
-
-@contextmanager
-def serving(plane: ControlPlane, folder: Path) -> Iterator[None]:
-    """Our server as a process, called by the API server about creates and bindings."""
-    authority = create_authority(folder / "keys", "proof")
-    pair = authority.issue_server("server", ("localhost", "127.0.0.1"))
-    settings = folder / "settings.yaml"
-    settings.write_text(settings_text(plane.kubeconfig()))
-    port, probes = free_ports(2)
-    command = [PROGRAM, "serve", "--bind", f"127.0.0.1:{port}"]
-    command += ["--probe-bind", f"127.0.0.1:{probes}", "--settings", str(settings)]
-    command += ["--tls-cert", str(pair.certificate), "--tls-key", str(pair.key)]
-    running = start_process("server", command, folder / "server.log", scrubbed_environment(folder))
-    try:
-        wait_until(lambda: _ready(probes), what="readiness", within_seconds=60, running=running)
-        left_out = [flag for name in OTHER_WEBHOOKS for flag in ("--without", name)]
-        config = [PROGRAM, "webhook-config", "--url", f"https://127.0.0.1:{port}", "--ca", str(authority.ca_file)]
-        done = subprocess.run([*config, *left_out], capture_output=True, text=True, check=True)
-        plane.apply(done.stdout)
-        wait_for_webhooks(plane)
-        yield
-    finally:
-        running.stop()
-
-
-def _ready(port: int) -> bool:
-    import urllib.error  # noqa: PLC0415 - only here
-    import urllib.request  # noqa: PLC0415 - only here
-
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
