@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from webhook.core.capacity import CapacityRules, decide_bind, decide_capacity, unknown
@@ -189,9 +189,12 @@ class Book:
             return self._ledger.entry(uid, namespace, name)
 
     def views(self) -> Mapping[str, NodeView]:
-        """Return the account of every node by name, as it is now."""
+        """Return the account of every node by name, as it is now; one of several that may be true is doubted."""
         with self._lock:
-            return dict(self._ledger.views)
+            views = dict(self._ledger.views)
+            for name in self._ledger.open_nodes():
+                views[name] = replace(views[name], is_doubted=True)
+            return views
 
     def view(self, node: str) -> NodeView | None:
         """Return the account of one node."""

@@ -51,7 +51,7 @@ def saved_places(view: NodeView) -> Iterator[SavedPlace]:
     Memory that a kubelet pins is not kept: such a pod is guessed after a restart.
     """
     machine = view.record.machine
-    if machine is None:
+    if machine is None or view.is_doubted:
         return
     for entry in view.bound:
         holding = entry.holding

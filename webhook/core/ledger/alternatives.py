@@ -32,6 +32,10 @@ class Alternatives:
         """Return the other accounts of ``node``; mostly none."""
         return self._others.get(node, ())
 
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that have other accounts."""
+        return tuple(self._others)
+
     def drop(self, node: str) -> bool:
         """Forget the other accounts of ``node``; return whether there were any."""
         return self._others.pop(node, None) is not None

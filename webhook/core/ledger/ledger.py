@@ -77,6 +77,10 @@ class Ledger:
         """Return the other accounts of ``node`` that may be the true one (``alternatives``); mostly none."""
         return self._accounts.alternatives.of(node)
 
+    def open_nodes(self) -> tuple[str, ...]:
+        """Return the nodes that have other accounts."""
+        return self._accounts.alternatives.nodes()
+
     def has_refused(self, node: str, demand: PodDemand) -> bool:
         """Return whether the kubelet of ``node`` refused an equal pod to our surprise and has freed nothing since."""
         return demand in self._accounts.refused.get(node, ())
@@ -154,9 +158,7 @@ class Ledger:
         elif old is not None and old.state is EntryState.BOUND and old.node == pod.node_name:
             self._pod_changed(pod, old, now_seconds)
         else:
-            if old is not None:
-                self._accounts.release(old, now_seconds)
-            self._accounts.bind(pod, pod.node_name, now_seconds, is_history=event.is_history)
+            self._accounts.bind(pod, pod.node_name, now_seconds, old=old, is_history=event.is_history)
 
     def _pod_changed(self, pod: PodRecord, old: Entry, now_seconds: float) -> None:
         """Take news of a pod that is bound where we thought."""
@@ -185,8 +187,7 @@ class Ledger:
         if old is not None and holds and _has_virtual_place(old) and _wants_the_same(old.pod, pod):
             # The place of a pod that was turned back stays on time; a claim's does not, now that the pod is stored.
             until = old.until_seconds if old.state is EntryState.PENDING else None
-            entry = replace(old, pod=pod, state=EntryState.PENDING, until_seconds=until)
-            self._accounts.reserve(entry, now_seconds)
+            self._accounts.renew(replace(old, pod=pod, state=EntryState.PENDING, until_seconds=until))
             return
         if old is not None:
             self._accounts.release(old, now_seconds)
@@ -236,8 +237,9 @@ class Ledger:
             return
         if old.state is EntryState.BOUND and (not old.is_assumed or old.node == event.node):
             return
-        self._accounts.release(old, now_seconds)
-        self._accounts.bind(old.pod, event.node, now_seconds, is_history=False, until_seconds=event.until_seconds)
+        self._accounts.bind(
+            old.pod, event.node, now_seconds, old=old, is_history=False, until_seconds=event.until_seconds
+        )
         heapq.heappush(self._deadlines, (event.until_seconds, event.uid))
 
     def _binding_refused(self, event: events.BindingRefused, now_seconds: float) -> None:
