@@ -102,7 +102,9 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each server in turn")
     parser.add_argument("--calls", type=int, default=400, help="calls of a round, of all clients together")
     parser.add_argument("--api-server", action="store_true", help="also through a real API server (make controlplane)")
+    parser.add_argument("--only-api-server", action="store_true", help="nothing but that")
     options = parser.parse_args()
-    straight(options.rounds, options.calls)
-    if options.api_server:
+    if not options.only_api_server:
+        straight(options.rounds, options.calls)
+    if options.api_server or options.only_api_server:
         through_api_server(options.rounds, options.calls)

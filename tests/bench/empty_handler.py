@@ -4,10 +4,13 @@
 
 answers every POST to /mutate and /validate with one fixed reply, after reading the body. The uid of the call, without
 which the API server takes no reply, is found by a search in the first bytes, which costs about a microsecond: nothing
-is parsed.
+is parsed. A POST to /patch gets the patch that our mutate makes of the bench's pod as well, so that what an API server
+needs to apply a patch can be told from what we need to make it.
 """
 
 import argparse
+import base64
+import json
 import re
 import sys
 from pathlib import Path
@@ -27,6 +30,24 @@ UID = re.compile(rb'"uid":"([0-9a-f-]{36})"')
 """The call's own uid is the first of the document, as an API server writes it."""
 
 
+AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
+TERM = {"matchExpressions": [{"key": "ack.node.gpu.schedule", "operator": "In", "values": ["topology"]}]}
+PATCH = (
+    {
+        "op": "replace",
+        "path": "/metadata/annotations/scheduling.alibabacloud.com~1numa-topology-spec",
+        "value": '{"numaTopologyPolicy":"SingleNUMANode"}',
+    },
+    {"op": "add", "path": "/spec/affinity", "value": {}},
+    {"op": "add", "path": "/spec/affinity/nodeAffinity", "value": {}},
+    {"op": "add", "path": f"/spec/affinity/nodeAffinity/{AFFINITY}", "value": {"nodeSelectorTerms": [TERM]}},
+)
+PATCHING = REPLY.replace(
+    b'"allowed":true',
+    b'"allowed":true,"patchType":"JSONPatch","patch":"' + base64.b64encode(json.dumps(PATCH).encode()) + b'"',
+)
+
+
 def empty_app(_services: Services) -> Flask:
     """Return the least that a Flask webhook can be."""
     app = Flask(__name__, static_folder=None)
@@ -36,6 +57,11 @@ def empty_app(_services: Services) -> Flask:
     def answer():
         found = UID.search(request.get_data(), 0, 400)
         return REPLY % (found[1] if found else b""), 200, {"Content-Type": "application/json"}
+
+    @app.post("/patch")
+    def patch():
+        found = UID.search(request.get_data(), 0, 400)
+        return PATCHING % (found[1] if found else b""), 200, {"Content-Type": "application/json"}
 
     return app
 

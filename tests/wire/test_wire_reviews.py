@@ -191,6 +191,55 @@ def test_nodes_and_bindings_are_parsed_without_asking(resource, subresource):
     assert decode_review(body, wants=lambda _: False).ask.subject is not None
 
 
+POD = {
+    "metadata": {"name": "p", "labels": {"a": "b"}, "annotations": {"mark": "x"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"},
+}
+DEPLOYMENT = {"metadata": {"name": "d"}, "spec": {"replicas": 3, "template": POD}}
+NOTEBOOK = {"metadata": {"annotations": {"mark": "x"}}, "spec": {"template": {"spec": POD["spec"]}}}
+POD_CALL = {"resource": {"resource": "pods"}}
+DEPLOYMENT_CALL = {
+    "resource": {"group": "apps", "resource": "deployments"},
+    "kind": {"group": "apps", "kind": "Deployment"},
+}
+NOTEBOOK_CALL = {
+    "resource": {"group": "kubeflow.org", "resource": "notebooks"},
+    "kind": {"group": "kubeflow.org", "kind": "Notebook"},
+}
+
+
+def _at(raw, path, value):
+    """Return a copy of ``raw`` with another value at ``path``."""
+    head, _, rest = path.partition(".")
+    return {**raw, head: _at(raw.get(head, {}), rest, value) if rest else value}
+
+
+@pytest.mark.parametrize(
+    ("call", "old", "path", "value", "judged"),
+    [
+        pytest.param(POD_CALL, POD, "status.phase", "Running", False, id="a status"),
+        pytest.param(POD_CALL, POD, "metadata.finalizers", ["a/b"], False, id="finalizers"),
+        pytest.param(POD_CALL, POD, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z", False, id="a deletion"),
+        pytest.param(POD_CALL, POD, "metadata.annotations", {"mark": "y"}, True, id="an annotation"),
+        pytest.param(POD_CALL, POD, "metadata.annotations", None, True, id="all annotations gone"),
+        pytest.param(POD_CALL, POD, "metadata.labels", {"a": "c"}, True, id="a label"),
+        pytest.param(POD_CALL, POD, "spec.nodeName", "m", True, id="a node"),
+        pytest.param(POD_CALL, POD, "metadata", None, True, id="no metadata any more"),
+        pytest.param(DEPLOYMENT_CALL, DEPLOYMENT, "spec.replicas", 0, False, id="a workload is scaled"),
+        pytest.param(DEPLOYMENT_CALL, DEPLOYMENT, "metadata.labels", {"a": "b"}, False, id="a workload's own label"),
+        pytest.param(DEPLOYMENT_CALL, DEPLOYMENT, "spec.template.spec.nodeName", "m", True, id="a template"),
+        pytest.param(NOTEBOOK_CALL, NOTEBOOK, "metadata.name", "n", False, id="a notebook's name"),
+        pytest.param(NOTEBOOK_CALL, NOTEBOOK, "metadata.annotations", {"mark": "y"}, True, id="what reaches its pod"),
+    ],
+)
+def test_an_update_of_nothing_that_a_rule_reads_is_not_parsed(call, old, path, value, judged):
+    """Only where the caller asks for marks: the ledger wants to see replicas."""
+    body = _body(**call, operation="UPDATE", object=_at(old, path, value), oldObject=old)
+    ask = decode_review(body, wants=lambda annotations: "mark" in annotations).ask
+    assert (ask.subject is not None, ask.old is not None) == (judged, judged)
+    assert decode_review(body).ask.subject is not None
+
+
 def test_every_template_is_asked_about():
     template = {"metadata": {"annotations": {"mark": "x"}}}
     raw = {"spec": {"workerGroupSpecs": [{"template": {}}, {"template": template}]}}

@@ -80,7 +80,7 @@ def has_same_templates(new: JsonMap, old: JsonMap, row: WorkloadKind) -> bool:
     """Return whether the pod templates of two objects as they came are the same: replicas and all else may differ."""
     return all(
         _places(new, rule.path, []) == _places(old, rule.path, [])
-        and all(_value_at(new, path, ()) == _value_at(old, path, ()) for path in rule.metadata)
+        and (not rule.metadata or _metadata(new, {}, rule) == _metadata(old, {}, rule))
         for rule in row.templates
     )
 
