@@ -6,7 +6,9 @@ container ports become free ports of loopback, and the service account's token b
 """
 
 import base64
+import random
 import re
+import socket
 import sys
 import urllib.request
 import uuid
@@ -19,7 +21,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from controlplane.plane import ControlPlane, scrubbed_environment
-from controlplane.processes import Fleet, Running, free_ports, start_process, wait_until
+from controlplane.processes import Fleet, Running, StartError, start_process, wait_until
 from support_server import PROGRAM
 
 READY_SECONDS = 60.0
@@ -84,6 +86,25 @@ def start_pod(plane: ControlPlane, deployment: Mapping[str, Any], folder: Path, 
     return LocalPod(fleet, folder, ports)
 
 
+def quiet_ports(count: int) -> tuple[int, ...]:
+    """Distinct free ports of loopback that no outgoing connection is given: they stay free until a server takes them.
+
+    Between choosing a Service's port and starting its server lies an installation, seconds in which API server and
+    clients open many connections, each from a port of Linux' own range (32768 and above).
+    """
+    found: list[int] = []
+    for port in random.sample(range(20000, 30000), 1000):
+        with socket.socket() as one:
+            try:
+                one.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return tuple(found)
+    raise StartError(f"There are no {count} free ports.")
+
+
 def local_ports(deployment: Mapping[str, Any], admission_port: int | None = None) -> dict[int, int]:
     """A free port for each of the containers' ports; the admission port may be given."""
     wanted = {
@@ -91,7 +112,7 @@ def local_ports(deployment: Mapping[str, Any], admission_port: int | None = None
         for container in deployment["spec"]["template"]["spec"]["containers"]
         for port in container.get("ports", ())
     }
-    free = dict(zip(wanted, free_ports(len(wanted)), strict=True))
+    free = dict(zip(wanted, quiet_ports(len(wanted)), strict=True))
     return {
         number: admission_port if admission_port and name == "admission" else free[number]
         for number, name in wanted.items()

@@ -2,7 +2,9 @@
 
 import base64
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,15 +13,18 @@ from typing import Any
 
 import pytest
 import yaml
+from controlplane.binaries import HELM
 from controlplane.plane import ControlPlane, scrubbed_environment
-from controlplane.processes import free_ports, wait_until
+from controlplane.processes import wait_until
 from controlplane.settling import wait_for_webhooks
 from support_pods import (
     LocalPod,
     account_environment,
+    account_kubeconfig,
     lead_to_loopback,
     local_ports,
     pod_command,
+    quiet_ports,
     start_pod,
     unique,
 )
@@ -46,7 +51,7 @@ class Release:
 
     def helm(self, *args: str) -> str:
         """Run helm in the release's namespace and return its output; raises AssertionError where it fails."""
-        command = [str(self.plane.binaries.path("helm")), f"--kubeconfig={self.plane.kubeconfig()}"]
+        command = [str(self.plane.binaries.path(HELM)), f"--kubeconfig={self.plane.kubeconfig()}"]
         done = subprocess.run(
             [*command, *args, "--namespace", self.namespace],
             capture_output=True,
@@ -89,6 +94,11 @@ class Release:
 @pytest.fixture
 def release(control_plane: ControlPlane) -> Iterator[Release]:
     """A namespace for a release; whatever is left of it goes at the end."""
+    if control_plane.binaries.missing((HELM,)):
+        sentence = f"helm is not in {control_plane.binaries.folder}: run `make controlplane` to build it."
+        if os.environ.get("NUMA_ADMISSION_REQUIRE_E2E") == "1":
+            pytest.fail(sentence, pytrace=False)
+        pytest.skip(sentence)
     one = Release(control_plane, unique("numa"), unique("numa-system"))
     control_plane.create_namespace(one.namespace)
     yield one
@@ -154,7 +164,7 @@ class Installed:
 def installed(release: Release, tmp_path: Path) -> Iterator[Installed]:
     """The chart with its default values but for two ports, both roles running, and trusted by the API server."""
     plane = release.plane
-    rules_port, ledger_port = free_ports(2)
+    rules_port, ledger_port = quiet_ports(2)
     release.install("--set", f"rules.servicePort={rules_port},ledger.servicePort={ledger_port}")
     pods: dict[str, LocalPod] = {}
     with ExitStack() as stack:
@@ -229,6 +239,59 @@ def test_certificates_are_made_by_the_rules_alone(installed: Installed) -> None:
     assert not may("rules", "list", "pods")
     assert may("ledger", "watch", "pods")
     assert not may("ledger", "delete", "pods")
+
+
+def test_release_that_served_leaves_nothing_behind(installed: Installed) -> None:
+    """Certificates and a checkpoint were written; an uninstall beside servers that still run takes all of it."""
+    release, plane = installed.release, installed.release.plane
+    assert plane.get(f"/api/v1/namespaces/{release.namespace}/secrets/{release.fullname}-tls")["data"]
+    release.helm("uninstall", release.name)
+    assert release.objects() == {}
+    done = plane.kubectl("get", "cm,secret,lease,endpointslice", "-n", release.namespace, "-o", "name", check=True)
+    assert done.stdout.split() == ["configmap/kube-root-ca.crt"]
+
+
+def test_audit_tells_of_a_live_cluster_who_would_be_refused(control_plane: ControlPlane, namespace: str) -> None:
+    """A broken pod that ran before anything was installed."""
+    plane = control_plane
+    plane.apply([_pod("broken", {KEY: "{", "cpuset-scheduler": "required"}), _pod("plain", {})], "-n", namespace)
+    command = [sys.executable, "-m", "webhook.cli.audit", f"--kubeconfig={plane.kubeconfig()}", "-o", "json"]
+    done = subprocess.run(
+        [*command, "-n", namespace],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HELM_SECONDS,
+        cwd=CHART.parents[1],
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["totals"] == {"pods": 2, "workloads": 0, "refused": 1}
+    assert {row["owner"]["name"] for row in found["findings"]} == {"broken"}
+
+
+def test_certificates_are_shown_and_renewed_from_the_command_line(installed: Installed, tmp_path: Path) -> None:
+    """With the account of the rules' pods, whose rights are enough."""
+    release, plane = installed.release, installed.release.plane
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(account_kubeconfig(plane, release.namespace, f"{release.fullname}-rules"))
+    secret = f"--secret={release.namespace}/{release.fullname}-tls"
+
+    def certs(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "webhook.cli.certs", *args, secret, f"--kubeconfig={kubeconfig}"]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=HELM_SECONDS, cwd=CHART.parents[1]
+        )
+
+    before = certs("show")
+    assert before.returncode == 0, before.stdout + before.stderr
+    names = [f"--service={release.fullname}-{role}" for role in ("rules", "ledger")]
+    done = certs("rotate", "--ask=leaf", f"--configurations={release.fullname}", *names)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("renew leaf")
+    after = certs("show")
+    assert after.returncode == 0
+    assert after.stdout != before.stdout
 
 
 def test_pod_of_helm_test_finds_what_it_wants(installed: Installed, tmp_path: Path) -> None:
