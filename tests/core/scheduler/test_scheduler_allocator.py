@@ -89,6 +89,11 @@ REFUSALS = [
          False), id="Required, and a pod that spans meets a single node",
     ),
     pytest.param(
+        pod(2, 8, policy="Restricted"), TWO, state_of(TWO, owed=NUMA1),
+        ("unaligned", "Unaligned NUMA Hint cause cpu prefer [01] among [01] & gpu prefer [11] among [11]", False),
+        id="a set with a NUMA node that has no CPU left is no hint, though the others have enough",
+    ),
+    pytest.param(
         pod(2, policy="SingleNUMANode"), TWO, state_of(TWO, owed=NUMA0 | NUMA1),
         ("unsatisfied", "Unsatisfied NUMA cpu", False), id="no CPU is left",
     ),

@@ -1,5 +1,6 @@
 """The choice without trying every combination agrees with the merge that does, and so do the reasons."""
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scheduler_cases import machine, machines, pod, pods, state_of, states
@@ -8,8 +9,8 @@ from webhook.core.scheduler import Scoring
 from webhook.core.scheduler.cards import cards_of
 from webhook.core.scheduler.choice import MOST_COMBINATIONS, Choice
 from webhook.core.scheduler.exclusive import Occupants
-from webhook.core.scheduler.hints import MOST_SETS, sets_of_width, sets_within, walked_widths
-from webhook.core.scheduler.merge import Terms, merge
+from webhook.core.scheduler.hints import MOST_SETS, Hint, sets_of_width, sets_within, walked_widths
+from webhook.core.scheduler.merge import Terms, is_better, merge
 from webhook.core.scheduler.policies import POLICIES, effective_exclusive
 from webhook.core.scheduler.request import WholeCpusError, request_of
 from webhook.core.scheduler.zones import zones_of
@@ -76,3 +77,19 @@ def test_restricted_is_never_refused_by_sets_that_were_not_walked():
     assert walked_widths(on.all_numa)[-1] < 10
     merged = choice_of(on, state_of(on), pod(20, policy="Restricted"), "Restricted", bound=True).make()
     assert (merged.admits, merged.preferred, merged.numa_mask) == (True, False, on.all_numa)
+
+
+@pytest.mark.parametrize(
+    "new, old, better",
+    [
+        pytest.param((0b110, True), (0b1, False), True, id="preferred before narrow"),
+        pytest.param((0b1, False), (0b110, True), False, id="and never the other way"),
+        pytest.param((0b1, True, 0), (0b110, True, 900), True, id="narrow before the score"),
+        pytest.param((0b110, True, 0), (0b1001, True, 900), True, id="a lower mask replaces whatever the score"),
+        pytest.param((0b1001, True, 1), (0b110, True, 0), True, id="and so does a higher score"),
+        pytest.param((0b1001, True, 0), (0b110, True, 0), False, id="an equal one does not"),
+    ],
+)
+def test_which_later_hint_replaces_an_earlier_one(new, old, better):
+    """The order of 2.4, which is no total order: what comes later has the advantage."""
+    assert is_better(Hint(*new), Hint(*old)) is better
