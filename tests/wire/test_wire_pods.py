@@ -180,3 +180,26 @@ def test_the_guides_own_pod():
     [spec] = pod.numa_specs
     assert spec.is_repairable
     assert (spec.policy, spec.exclusive) == ("SingleNUMANode", "Preferred")
+
+
+def _toleration(state, seconds=300):
+    key = f"node.kubernetes.io/{state}"
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+
+
+@pytest.mark.parametrize(
+    "tolerations",
+    [
+        pytest.param([_toleration("not-ready"), _toleration("unreachable")], id="as the API server adds them"),
+        pytest.param([_toleration("unreachable"), _toleration("not-ready")], id="in the other order"),
+        pytest.param([_toleration("not-ready", 0), _toleration("unreachable", 0)], id="with other seconds"),
+        pytest.param([_toleration("not-ready")], id="one of them"),
+        pytest.param([_toleration("not-ready"), _toleration("unreachable"), _toleration("x")], id="with another"),
+    ],
+)
+def test_usual_tolerations_are_read_as_any_other(tolerations):
+    """The two that nearly every pod has are known at a glance, and come out the same."""
+    read = read_pod({"spec": {"tolerations": tolerations}}).tolerations
+    assert [(each.key, each.operator, each.value, each.effect) for each in read] == [
+        (each["key"], each["operator"], "", each["effect"]) for each in tolerations
+    ]

@@ -142,7 +142,7 @@ def _review(request: Mapping[str, object], wants: Wants | None, kinds: KindTable
     return Review(ask, new)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reader:
     """How the objects of one request are read."""
 
