@@ -13,7 +13,9 @@ import click
 
 from webhook.cli.sources import Unreadable, read_sources
 from webhook.wire.manifests import BrokenDocument, read_manifests
+from webhook.wire.objects import raw_objects
 from webhook.wire.patches import apply_patch
+from webhook.wire.plain_text import plain
 from webhook.wire.workload_kinds import STANDARD_KINDS
 
 EXIT_REFUSED: Final = 1
@@ -47,29 +49,34 @@ def ask(
     except (NoAnswerError, OSError) as error:
         click.echo(f"numa-admission ask: {error}", err=True)
         context.exit(EXIT_UNREADABLE)
-    context.exit(max(codes, default=EXIT_UNREADABLE))
+    context.exit(max(codes))
 
 
 def _objects(paths: tuple[str, ...]) -> Iterator[JsonMap]:
     for source in read_sources(paths):
         if isinstance(source, Unreadable):
-            raise NoAnswerError(f"{source.name}: {source.problem}")
+            raise NoAnswerError(f"{plain(source.name, 4096)}: {source.problem}")
+        name, count = plain(source.name, 4096), 0
         for document in read_manifests(source.text):
             if isinstance(document, BrokenDocument):
-                raise NoAnswerError(f"{source.name}:{document.position.line}: {document.problem}")
-            if not isinstance(document.value, dict) or not isinstance(document.value.get("kind"), str):
-                raise NoAnswerError(
-                    f"{source.name}:{document.start.line}: This is no Kubernetes object: it has no kind."
-                )
-            yield document.value
+                raise NoAnswerError(f"{name}:{document.position.line}: {document.problem}")
+            for path, raw in raw_objects(document.value):
+                if not isinstance(raw.get("kind"), str):
+                    line = document.locate(path).line
+                    raise NoAnswerError(f"{name}:{line}: This is no Kubernetes object: it has no kind.")
+                count += 1
+                yield dict(raw)
+        if not count:
+            raise NoAnswerError(f"{name}: It holds no object.")
 
 
 def _one(server: "_Server", raw: JsonMap, namespace: str, *, dry_run: bool) -> int:
     """Ask about one object, print the answers, and return its exit code."""
     review = _review(raw, namespace, dry_run=dry_run)
     metadata = raw.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else ""
-    click.secho(f"{raw['kind']} {name or '(no name)'}", bold=True)
+    own = metadata if isinstance(metadata, dict) else {}
+    name = own.get("name") or own.get("generateName") or "(no name)"
+    click.secho(plain(f"{raw['kind']} {name}"), bold=True)
     if raw["kind"] == "Pod":
         reply = server.post("/mutate", review)
         raw = _patched(raw, reply)
@@ -141,14 +148,22 @@ def _review(raw: JsonMap, namespace: str, *, dry_run: bool) -> JsonMap:
     }
 
 
+def _host_and_port(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 443
+    except ValueError:  # a port that is no number, a bracket that does not close
+        host, port, parts = None, 0, urlsplit("")
+    if parts.scheme != "https" or not host or parts.path.strip("/") or parts.query or parts.fragment:
+        raise click.BadParameter(f"{url!r} is not of the form https://HOST:PORT.", param_hint="--url")
+    return host, port
+
+
 class _Server:
     """One server over HTTPS."""
 
     def __init__(self, url: str, ca_file: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "https" or not parts.hostname:
-            raise NoAnswerError(f"{url!r} is not of the form https://HOST:PORT.")
-        self._host, self._port = parts.hostname, parts.port or 443
+        self._host, self._port = _host_and_port(url)
         try:
             self._context = ssl.create_default_context(cafile=ca_file)
         except (OSError, ssl.SSLError) as error:

@@ -18,7 +18,10 @@ from webhook.core.reasons import FIELD_UNREADABLE
 from webhook.wire.manifests import BrokenDocument, Document, Position, read_manifests
 from webhook.wire.objects import FoundObject, read_objects
 from webhook.wire.plain_text import plain
+from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
 
+MOST_NAME_CHARACTERS: Final = 4096
+"""Linux's longest path (PATH_MAX)."""
 _ANNOTATIONS: Final = "metadata.annotations"
 
 
@@ -43,7 +46,7 @@ class Line:
 
     def __str__(self) -> str:
         """Return ``file:line:column: severity: sentence [code]``."""
-        place = f"{self.file}:{self.position.line}:{self.position.column}"
+        place = f"{plain(self.file, MOST_NAME_CHARACTERS)}:{self.position.line}:{self.position.column}"
         if self.finding is None:
             return f"{place}: error: {self.problem} [UNREADABLE]"
         return f"{place}: {self.finding.severity.value}: {plain(str(self.finding), 4000)}"
@@ -75,8 +78,8 @@ class Report:
         return Exit.FINDINGS if failing else Exit.CLEAN
 
 
-def check_sources(sources: Iterable[Source | Unreadable], rules: Rules) -> Report:
-    """Return the report on ``sources``; a source without any object is reported as unreadable."""
+def check_sources(sources: Iterable[Source | Unreadable], rules: Rules, kinds: KindTable = STANDARD_KINDS) -> Report:
+    """Return the report on ``sources``; a source without any document is reported as unreadable."""
     lines: list[Line] = []
     objects = judged = 0
     for source in sources:
@@ -90,7 +93,7 @@ def check_sources(sources: Iterable[Source | Unreadable], rules: Rules) -> Repor
             if isinstance(document, BrokenDocument):
                 of_file.append(Line(source.name, document.position, None, document.problem))
                 continue
-            for found in read_objects(document.value):
+            for found in read_objects(document.value, kinds):
                 if not found.kind:
                     problem = "This is no Kubernetes object: it has no kind."
                     of_file.append(Line(source.name, document.locate(found.path), None, problem))
@@ -140,8 +143,9 @@ def _unreadable_annotations(pod: Pod, known: Iterable[Finding]) -> Iterator[Find
 
 def _repeated(document: Document, prefix: str) -> Iterator[Finding]:
     for path, _ in document.repeated:
-        if path.startswith(prefix):
-            below = path[len(prefix) :].lstrip(".")
+        below = path[len(prefix) :]
+        if path.startswith(prefix) and (not prefix or below.startswith((".", "["))):
+            below = below.removeprefix(".")
             yield FIELD_TWICE.at(below, "the field stands twice here.", found="two values", wanted="one")
 
 
@@ -170,7 +174,10 @@ def _counted(number: int, noun: str) -> str:
 )
 @click.option("--stdin-name", default=STDIN_NAME, show_default=True, help="Name to print for standard input.")
 @click.option(
-    "--settings", "settings_file", metavar="FILE", help="The server's settings file: its modes count here too."
+    "--settings",
+    "settings_file",
+    metavar="FILE",
+    help="The server's settings file: its modes and kinds count here too.",
 )
 @click.option(
     "--cluster",
@@ -192,36 +199,38 @@ def check(
 
     Exit code: 0 clean, 1 findings, 2 wrong usage, 3 something could not be read.
     """
-    rules = _rules_of(settings_file) if settings_file is not None else Rules()
+    rules, kinds = _of_settings(settings_file) if settings_file is not None else (Rules(), STANDARD_KINDS)
     sources = list(read_sources(paths, stdin_name))
-    report = check_sources(sources, rules)
+    report = check_sources(sources, rules, kinds)
     if cluster_file is not None:
-        report = replace(report, lines=(*report.lines, *_misfits(cluster_file, sources)))
+        report = replace(report, lines=(*report.lines, *_misfits(cluster_file, sources, kinds)))
     for line in report.lines:
         click.echo(str(line))
     click.echo(summary(report), err=True)
     context.exit(report.exit_code(Severity(fail_on)))
 
 
-def _rules_of(settings_file: str) -> Rules:
-    """Return the rules that a server with these settings would judge by."""
+def _of_settings(settings_file: str) -> tuple[Rules, KindTable]:
+    """Return the rules that a server with these settings would judge by, and the kinds that it would know."""
     from pathlib import Path  # noqa: PLC0415 - check alone starts without these
 
     from webhook.service.settings_file import read_settings  # noqa: PLC0415 - as above
     from webhook.service.start import StartError  # noqa: PLC0415 - as above
-    from webhook.service.wiring import rules_of  # noqa: PLC0415 - as above
+    from webhook.service.wiring import kinds_of, rules_of  # noqa: PLC0415 - as above
 
     try:
-        return rules_of(read_settings(Path(settings_file)))
+        settings = read_settings(Path(settings_file))
     except StartError as error:
         raise click.BadParameter(str(error), param_hint="--settings") from error
+    return rules_of(settings), kinds_of(settings)
 
 
-def _misfits(cluster_file: str, sources: Iterable[Source | Unreadable]) -> Iterator[Line]:
+def _misfits(cluster_file: str, sources: Iterable[Source | Unreadable], kinds: KindTable) -> Iterator[Line]:
     from webhook.cli.fitting import PictureError, fit_findings  # noqa: PLC0415 - check alone starts without the ledger
 
     try:
-        for file, position, finding in fit_findings(cluster_file, sources):
+        for file, position, finding in fit_findings(cluster_file, sources, kinds):
             yield Line(file, position, finding)
     except PictureError as error:
-        yield Line(cluster_file, Position(1, 1), None, str(error))
+        for position, problem in error.faults:
+            yield Line(cluster_file, position, None, problem)

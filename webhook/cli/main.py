@@ -9,6 +9,8 @@ import click
 COMMANDS: Final = MappingProxyType(
     {
         "ask": ("webhook.cli.ask:ask", "Send manifests to a running server and print its answers."),
+        "audit": ("webhook.cli.audit:audit", "Tell which running pods would be refused at their next restart."),
+        "certs": ("webhook.cli.certs:certs", "Show, rotate, mint and keep the serving certificate."),
         "check": ("webhook.cli.check:check", "Judge manifests as the webhooks would."),
         "explain": ("webhook.cli.explain:explain", "Explain a finding's code."),
         "map": ("webhook.cli.map:map_command", "Draw the machines: NUMA nodes, CPUs, GPUs and who holds them."),

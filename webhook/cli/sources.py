@@ -34,6 +34,9 @@ def read_sources(paths: Iterable[str], stdin_name: str = STDIN_NAME) -> Iterator
         if path == "-":
             yield _decoded(stdin_name, sys.stdin.buffer.read(MOST_BYTES + 1))
             continue
+        if not path:  # an unset variable of a pipeline, not a wish for the current folder
+            yield Unreadable(path, "The path is empty.")
+            continue
         where = Path(path)
         if not where.is_dir():
             yield _file(where)

@@ -4,7 +4,7 @@ import base64
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import click
 import yaml
@@ -48,7 +48,7 @@ def _target(url: str | None, service: str | None) -> tuple[Target, tuple[str, ..
     if (url is None) == (service is None):
         raise click.UsageError("Give exactly one of --url and --service.")
     if url is not None:
-        parts = urlsplit(url)
+        parts = _split(url)
         if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment or parts.path.strip("/"):
             raise click.BadParameter(f"{url!r} is not of the form https://HOST:PORT.", param_hint="--url")
         return Target(url=url.rstrip("/")), ()
@@ -59,12 +59,23 @@ def _target(url: str | None, service: str | None) -> tuple[Target, tuple[str, ..
     return Target(namespace=found["namespace"], service=found["name"], port=port), (found["namespace"],)
 
 
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # a port that is no number, a bracket that does not close: no URL at all
+        return urlsplit("")
+    return parts
+
+
 def _ca_bundle(ca_file: str) -> str:
     """Return the file's certificates, base64; keys and comments stay behind."""
     try:
         text = Path(ca_file).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{ca_file!r} cannot be read: {error}.", param_hint="--ca") from error
+    except OSError as error:
+        raise click.BadParameter(f"{ca_file!r} cannot be read: {error.strerror}.", param_hint="--ca") from error
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{ca_file!r} holds no PEM certificate.", param_hint="--ca") from error
     certificates = _CERTIFICATE.findall(text)
     if not certificates:
         raise click.BadParameter(f"{ca_file!r} holds no PEM certificate.", param_hint="--ca")

@@ -25,8 +25,10 @@ _WORD_IN_BRACKETS: Final = re.compile(r'\["([A-Za-z0-9_-]{1,63})"\]', re.ASCII)
 """An annotation or label whose key is a plain word: findings write those keys in brackets too, ``child`` does not."""
 _STR: Final = "tag:yaml.org,2002:str"
 _PLAIN: Final = "?plain"
-_NO_JSON: Final = object()
-_SURROGATES: Final = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_PAIR: Final = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPES: Final = re.compile(rf"(?P<pair>{_PAIR})|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{{2}})|\\.", re.DOTALL)
+"""Each escape of a JSON text, so that an escaped backslash before a ``u`` is not taken for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,14 @@ def read_manifests(text: str) -> Iterator[Document | BrokenDocument]:
 
 
 def _read(part: str, first_line: int) -> Iterator[Document | BrokenDocument]:
-    json_value = _json_value(part)
+    if part.lstrip().startswith("{"):
+        part = _ESCAPES.sub(_without_lone_surrogate, part)
+        texts = _json_texts(part)
+        if texts is not None:
+            yield from _read_json(part, texts, first_line)
+            return
     try:
-        # JSON writes characters beyond the first plane as two escapes, which YAML refuses: as wide, but harmless.
-        text = part if json_value is _NO_JSON else _SURROGATES.sub("X" * 12, part)
-        node = yaml.compose(text, Loader=_Loader)
+        node = yaml.compose(part, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = Position(first_line + mark.line, mark.column + 1) if mark else Position(first_line, 1)
@@ -96,25 +101,70 @@ def _read(part: str, first_line: int) -> Iterator[Document | BrokenDocument]:
         return
     if node is None:
         return
-    builder = _Builder(first_line)
+    builder = _Builder(Position(first_line, 1))
     try:
         value = builder.value(node, "", 0)
     except _NotJsonError as error:
         yield BrokenDocument(error.problem, error.position)
         return
     start = Position(first_line + node.start_mark.line, node.start_mark.column + 1)
-    value = value if json_value is _NO_JSON else json_value
     yield Document(value, start, builder.positions, tuple(builder.repeated))
 
 
-def _json_value(part: str) -> object:
-    """Return the value of a JSON text, as kubectl tries first where a document begins with a brace; else a marker."""
-    if not part.lstrip().startswith("{"):
-        return _NO_JSON
-    try:
-        return json.loads(part)
-    except (ValueError, RecursionError):
-        return _NO_JSON
+def _without_lone_surrogate(escape: re.Match[str]) -> str:
+    """Return the escape as Go's reader of JSON takes it: half a pair becomes the replacement character."""
+    return r"\ufffd" if escape["lone"] else escape[0]
+
+
+def _wide_for_yaml(escape: re.Match[str]) -> str:
+    """Return what is as wide; JSON writes characters beyond the first plane as pairs of escapes, which YAML refuses."""
+    return "X" * len(escape[0]) if escape["pair"] else escape[0]
+
+
+def _json_texts(part: str) -> list[tuple[int, int, object]] | None:
+    """Return (begin, end, value) of each JSON text of a stream, as kubectl tries first; None where it is none."""
+    decoder = json.JSONDecoder(parse_constant=_no_constant)
+    found: list[tuple[int, int, object]] = []
+    begin = _after_space(part, 0)
+    while begin < len(part):
+        try:
+            value, end = decoder.raw_decode(part, begin)
+        except (ValueError, RecursionError):
+            return None
+        found.append((begin, end, value))
+        begin = _after_space(part, end)
+    return found
+
+
+def _after_space(part: str, at: int) -> int:
+    space = _SPACE.match(part, at)
+    return space.end() if space else at
+
+
+def _no_constant(name: str) -> None:
+    """Refuse ``NaN`` and ``Infinity``, which Python reads and JSON does not know."""
+    raise ValueError(name)
+
+
+def _read_json(part: str, texts: list[tuple[int, int, object]], first_line: int) -> Iterator[Document | BrokenDocument]:
+    """Yield the document of each JSON text; the YAML reader only says where the fields stand."""
+    line, seen = first_line, 0
+    for begin, end, value in texts:
+        line += part.count("\n", seen, begin)
+        seen = begin
+        start = Position(line, begin - part.rfind("\n", 0, begin))
+        builder = _Builder(start)
+        try:
+            node = yaml.compose(_ESCAPES.sub(_wide_for_yaml, part[begin:end]), Loader=_Loader)
+            if node is not None:
+                builder.value(node, "", 0)
+        except _NotJsonError as error:
+            yield BrokenDocument(error.problem, error.position)
+            continue
+        except (yaml.YAMLError, ValueError, RecursionError):
+            # JSON that YAML does not take, as with a key of over 1,024 characters: the value counts, not its places.
+            builder = _Builder(start)
+        yield Document(value, start, builder.positions, tuple(builder.repeated))
 
 
 class _Loader(yaml.CSafeLoader):
@@ -136,8 +186,9 @@ class _NotJsonError(Exception):
 class _Builder:
     """Builds the JSON value of one document and notes where each field stands."""
 
-    def __init__(self, first_line: int) -> None:
-        self._first_line = first_line
+    def __init__(self, start: Position) -> None:
+        """Begin at ``start``, where the text that is composed stands in its file."""
+        self._start = start
         self._values = 0
         self._open: set[int] = set()
         self.positions: dict[str, Position] = {}
@@ -207,7 +258,8 @@ class _Builder:
         return resolved
 
     def _at(self, node: yaml.Node) -> Position:
-        return Position(self._first_line + node.start_mark.line, node.start_mark.column + 1)
+        mark = node.start_mark
+        return Position(self._start.line + mark.line, mark.column + (1 if mark.line else self._start.column))
 
     def _fault(self, node: yaml.Node, problem: str) -> _NotJsonError:
         return _NotJsonError(problem, self._at(node))

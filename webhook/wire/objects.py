@@ -10,9 +10,6 @@ from webhook.wire.shapes import JsonMap
 from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
 from webhook.wire.workloads import read_workload
 
-LISTS_IN_LISTS = 4
-"""Nobody nests a List in a List; a few levels are followed, so that a hostile file ends."""
-
 
 @dataclass(frozen=True, slots=True)
 class FoundObject:
@@ -27,27 +24,56 @@ class FoundObject:
     """None where the kind is none that the rules judge."""
 
 
-def read_objects(value: object, kinds: KindTable = STANDARD_KINDS, *, path: str = "") -> Iterator[FoundObject]:
-    """Yield the object that ``value`` is, or each object of the ``List`` that it is, ``null`` items left out."""
-    raw = value if isinstance(value, dict) else {}
-    kind, api_version = raw.get("kind"), raw.get("apiVersion")
-    items = raw.get("items")
-    if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
-        for index, item in enumerate(items):
-            below = f"{path}.items[{index}]" if path else f"items[{index}]"
-            if item is not None and below.count("items[") <= LISTS_IN_LISTS:
-                yield from read_objects(item, kinds, path=below)
-        return
-    metadata = raw.get("metadata")
-    named = metadata if isinstance(metadata, dict) else {}
-    group = api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
-    yield FoundObject(
-        path=path,
-        kind=kind if isinstance(kind, str) else "",
-        namespace=_text(named.get("namespace")),
-        name=_text(named.get("name")) or _text(named.get("generateName")),
-        subject=_subject(raw, group, kind, kinds),
-    )
+def raw_objects(value: object) -> Iterator[tuple[str, JsonMap]]:
+    """Yield (path, object) for the object that ``value`` is, or for each of the list that it is, ``null`` left out.
+
+    Lists in lists are followed. An item of a typed list, as ``PodList``, has the kind that its list says, as kubectl
+    takes it. What is no map is given as an empty one: an object without a kind.
+    """
+    waiting: list[tuple[str, object]] = [("", value)]
+    while waiting:
+        path, given = waiting.pop()
+        raw: JsonMap = given if isinstance(given, dict) else {}
+        items = _items(raw)
+        if items is None:
+            yield path, raw
+            continue
+        prefix = f"{path}.items" if path else "items"
+        below = [(f"{prefix}[{index}]", _typed(item, raw)) for index, item in enumerate(items) if item is not None]
+        waiting.extend(reversed(below))
+
+
+def _items(raw: JsonMap) -> list[object] | None:
+    """Return the items of a list; None where ``raw`` is no list. A ``List`` that names no items is an empty one."""
+    kind, items = raw.get("kind"), raw.get("items")
+    if not isinstance(kind, str) or not kind.endswith("List"):
+        return None
+    if isinstance(items, list):
+        return items
+    return [] if kind == "List" and items is None else None
+
+
+def _typed(item: object, of_list: JsonMap) -> object:
+    kind = str(of_list["kind"]).removesuffix("List")
+    if not kind or not isinstance(item, dict) or item.get("kind") or item.get("apiVersion"):
+        return item
+    return {**item, "kind": kind, "apiVersion": of_list.get("apiVersion")}
+
+
+def read_objects(value: object, kinds: KindTable = STANDARD_KINDS) -> Iterator[FoundObject]:
+    """Yield the object that ``value`` is, or each object of the list that it is (``raw_objects``)."""
+    for path, raw in raw_objects(value):
+        kind, api_version = raw.get("kind"), raw.get("apiVersion")
+        metadata = raw.get("metadata")
+        named = metadata if isinstance(metadata, dict) else {}
+        group = api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
+        yield FoundObject(
+            path=path,
+            kind=kind if isinstance(kind, str) else "",
+            namespace=_text(named.get("namespace")),
+            name=_text(named.get("name")) or _text(named.get("generateName")),
+            subject=_subject(raw, group, kind, kinds),
+        )
 
 
 def _subject(raw: JsonMap, group: str, kind: object, kinds: KindTable) -> Subject | None:

@@ -1,0 +1,78 @@
+"""``check --cluster``: places for the objects of files, one after another, on the demo's machines."""
+
+import pytest
+from click.testing import CliRunner
+
+from webhook.cli.check import check
+from webhook.service.picture import demo_text
+
+CLEAN, FINDINGS, UNREADABLE = 0, 1, 3
+POD = """\
+metadata:
+  annotations:
+    cpuset-scheduler: required
+    scheduling.alibabacloud.com/numa-topology-spec: '{"numaTopologyPolicy":"SingleNUMANode"}'
+spec:
+  nodeSelector: {ack.node.gpu.schedule: topology}
+  containers:
+  - name: c
+    resources:
+      limits: {cpu: 24, memory: 64Gi, aliyun.com/gpu: 4}
+"""
+DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  replicas: %d\n  template:\n"
+
+
+def deployment(replicas):
+    return DEPLOYMENT % replicas + "".join(f"    {line}\n" for line in POD.splitlines())
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Return a function that runs check on standard input with a picture's text, the demo's if none."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(stdin, picture=None):
+        (tmp_path / "c.yaml").write_text(demo_text() if picture is None else picture)
+        return CliRunner().invoke(check, ["-", "--cluster", "c.yaml"], input=stdin)
+
+    return call
+
+
+def test_each_takes_its_room_from_the_next(run):
+    """The demo has room for four GPUs on one NUMA node once."""
+    pod = "apiVersion: v1\nkind: Pod\n" + POD
+    assert run(pod).exit_code == CLEAN
+    result = run(f"{pod}---\n{pod}")
+    assert result.exit_code == FINDINGS
+    assert result.stdout.startswith("<stdin>:20:1: error: spec: ")
+
+
+def test_a_workload_beyond_all_bounds_ends(run):
+    """Replicas are placed one by one only while they find room."""
+    result = run(deployment(2_000_000_000))
+    assert result.exit_code == FINDINGS
+    assert ": 1 of 10000 pods fit. Of the next: " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("picture", "line"),
+    [
+        pytest.param("\tx", "c.yaml:1:1: error: This is no YAML", id="no YAML"),
+        pytest.param(
+            "apiVersion: numa-admission/v1\nkind: ClusterPicture\nnods: []\n", "c.yaml:3:1: error: nods: ", id="a key"
+        ),
+    ],
+)
+def test_a_fault_of_the_picture_has_its_place(run, picture, line):
+    result = run(deployment(1), picture)
+    assert result.exit_code == UNREADABLE
+    assert line in result.stdout
+    assert result.stdout.count("c.yaml") == 1
+
+
+def test_a_picture_that_is_not_there_is_said_once(tmp_path):
+    result = CliRunner().invoke(check, ["-", "--cluster", str(tmp_path / "none")], input=deployment(1))
+    assert result.exit_code == UNREADABLE
+    assert (
+        f"{tmp_path / 'none'}:1:1: error: It cannot be read: No such file or directory. [UNREADABLE]" in result.stdout
+    )
