@@ -10,7 +10,7 @@ PROBE_PORT ?= 8080
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types imports format check controlplane e2e oracle bench bench-ledger bench-feeds proof soak clean lock
+.PHONY: help run test lint types imports format check chart controlplane e2e oracle bench bench-ledger bench-feeds proof soak clean lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ format: $(INSTALLED) ## put the code into its form
 	$(BIN)/ruff format .
 
 check: lint types imports test ## everything that needs no cluster
+
+chart: $(INSTALLED) ## write what the chart takes from the code
+	$(BIN)/python helm/numa-admission/generate.py
 
 controlplane: ## build kube-apiserver, scheduler, controllers, kubectl, etcd and helm into a cache outside the tree
 	tests/controlplane/build

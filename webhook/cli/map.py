@@ -10,14 +10,14 @@ from typing import Final
 import click
 
 from webhook.cli.sources import Unreadable, read_sources
-from webhook.core.kubelet import KubeletAllocator
 from webhook.core.ledger.drawing import Look, Note, draw_nodes
 from webhook.core.ledger.drawing_text import ASCII, UNICODE, Line, Signs, Span, Tone, shown, wrap
 from webhook.core.ledger.node_notes import node_notes
 from webhook.core.ledger.proofs import asked
-from webhook.core.ledger.records import AllocatorKind, PodRecord
+from webhook.core.ledger.records import PodRecord
 from webhook.core.ledger.verdicts import Outcome
 from webhook.core.pod import Pod, Workload
+from webhook.service.allocators import allocator_models
 from webhook.service.picture import Answer, demo_picture, fits_together, ledger_of, load_picture
 from webhook.wire.manifests import BrokenDocument, read_manifests
 from webhook.wire.objects import read_objects
@@ -114,7 +114,7 @@ def draw(
 ) -> Drawing:
     """Return the machines ``names`` of ``picture`` after ``pods``, and what became of each of these."""
     # A picture has no clock: it is as of now, whenever that is.
-    ledger = ledger_of(picture, {AllocatorKind.KUBELET: KubeletAllocator()}, 0.0)
+    ledger = ledger_of(picture, allocator_models(), 0.0)
     answers: list[Answer] = []
     notes: dict[str, Note] = {}
     for pod in pods:

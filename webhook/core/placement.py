@@ -60,7 +60,10 @@ class Rejection:
 class Allocator(Protocol):
     """An allocator model: pure functions of machine, state and demand."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The model's name, for the map and for metrics."""
+        ...
 
     def place(self, machine: Machine, state: NodeState, demand: PodDemand) -> Placement | Rejection:
         """Return where ``demand`` would sit on ``machine`` in ``state``, or why it is refused."""

@@ -12,13 +12,12 @@ from webhook.core.capacity import CapacityRules
 from webhook.core.decide import decide_mutate, decide_validate
 from webhook.core.decisions import Ask, Decision, Endpoint
 from webhook.core.dialects import DIALECTS
-from webhook.core.kubelet.allocator import KubeletAllocator
 from webhook.core.ledger.events import Elapsed, LedgerEvent
 from webhook.core.ledger.ledger import Ledger, Notice
-from webhook.core.ledger.records import AllocatorKind
 from webhook.core.ledger.verdicts import MachineClass
 from webhook.core.modes import RuleModes, Rules
 from webhook.service.admit import Corridor, Door
+from webhook.service.allocators import allocator_models
 from webhook.service.book import Book, Trust
 from webhook.service.certificate import CertificateWatch
 from webhook.service.clock import Clock
@@ -164,7 +163,7 @@ def _live(
 ) -> "LiveLedger":
     from webhook.service.live import open_live  # noqa: PLC0415 - the Kubernetes client takes 0.5 s to import
 
-    allocators = {AllocatorKind.KUBELET: KubeletAllocator()}
+    allocators = allocator_models()
     return open_live(settings, capacity_rules_of(settings, source), allocators, clock=clock, meters=meters, log=log)
 
 
@@ -173,7 +172,7 @@ def _unheard(_notices: tuple[Notice, ...]) -> None:
 
 
 def _book(settings: Settings, source: LedgerSource, clock: Clock) -> Book:
-    ledger = Ledger({AllocatorKind.KUBELET: KubeletAllocator()})
+    ledger = Ledger(allocator_models())
     book = Book(
         ledger,
         capacity_rules_of(settings, source),
