@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_world import (
+    GPU,
     ledger,
     random_confirmed,
     random_demand,
@@ -19,7 +20,7 @@ from webhook.core.ledger import events
 from webhook.core.ledger.charges import with_pod
 from webhook.core.ledger.holdings import told
 from webhook.core.ledger.ledger import Ledger
-from webhook.core.ledger.records import Certainty, EntryState, PodRecord
+from webhook.core.ledger.records import Certainty, EntryState, PodRecord, Report
 from webhook.core.masks import members
 
 NAMES = [f"n{at}" for at in range(4)]
@@ -63,7 +64,7 @@ class Walk:
         random = self.random
         self.now += random.choice([0.0, 0.1, 1.0, 4.0])
         actions = [self.create, self.create, self.claim, self.bind, self.bind, self.change, self.change, self.end]
-        actions += [self.refuse, self.assume, self.nodes_change, self.late, self.surprise, self.recall]
+        actions += [self.refuse, self.assume, self.nodes_change, self.late, self.surprise, self.recall, self.report]
         random.choice(actions)()
 
     def _stored(self, pod: PodRecord, **changes) -> PodRecord:
@@ -197,6 +198,14 @@ class Walk:
                 node = pod.node_name or "n0"
                 self.apply(events.Recalled(pod.uid, node, place.cpus or 0, place.devices))
 
+    def report(self) -> None:
+        """A node counts what it gave out, or somebody says that it did."""
+        name = self.random.choice(NAMES)
+        view = self.ledger.views.get(name)
+        numa = len(view.record.machine.numa_ids) if view and view.record.machine else 2
+        busy = {resource: tuple(self.random.choice([0, 0, 1, 2, 3]) for _ in range(numa)) for resource in ("cpu", GPU)}
+        self.apply(events.Reported(name, Report(float(int(self.now)), busy)))
+
     def list_all(self) -> None:
         """A fresh list, in the order in which a reflector tells it."""
         for record in self.nodes.values():
@@ -236,6 +245,10 @@ def check_books(ledger: Ledger, now: float) -> None:
             assert entry.node == name
             seen[entry.uid] = entry
         check_room(view)
+        for other in ledger.alternatives(name):
+            assert [entry.uid for entry in other.bound] == [entry.uid for entry in view.bound]
+            assert other.record == view.record
+            check_room(replace(other, full_state=other.bound_state, virtual=()))
     for uid, entry in ledger.entries.items():
         assert entry.uid == uid
         if entry.node in ledger.views:
@@ -348,7 +361,8 @@ def test_the_index_marks_what_the_accounts_say(seed):
         walk.step()
     index, views = walk.ledger.index, walk.ledger.views
     assert set(index.names(index.present)) == set(views)
-    assert set(index.names(index.guessed)) == {name for name, view in views.items() if view.is_guessed}
+    guessed = {name for name, view in views.items() if view.is_guessed or walk.ledger.alternatives(name)}
+    assert set(index.names(index.guessed)) == guessed
     assert set(index.names(index.freeing)) == {
         name for name, view in views.items() if any(entry.pod.is_deleting for entry in view.bound)
     }

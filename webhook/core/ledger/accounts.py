@@ -55,13 +55,24 @@ class Accounts:
     # --- entries ---
 
     def bind(
-        self, pod: PodRecord, node: str, now_seconds: float, *, is_history: bool, until_seconds: float | None = None
+        self,
+        pod: PodRecord,
+        node: str,
+        now_seconds: float,
+        *,
+        old: Entry | None,
+        is_history: bool,
+        until_seconds: float | None = None,
     ) -> None:
-        """Charge ``pod``, which has no entry, to a node; ``until_seconds``: by a binding that the watch has not shown.
+        """Charge ``pod`` to a node, in place of its ``old`` entry if it has one.
 
-        A node that is not known (yet) has no account; its pods wait for it.
+        ``until_seconds``: bound by a binding that the watch has not shown. A node that is not known (yet) has no
+        account; its pods wait for it.
         """
         view = self.views.get(node)
+        if old is not None and (view is None or old.node != node or old.state is EntryState.BOUND):
+            self.release(old, now_seconds)
+            view, old = self.views.get(node), None
         if view is None:
             entry = Entry(
                 pod,
@@ -73,6 +84,8 @@ class Accounts:
             self._strays.setdefault(node, {})[pod.uid] = entry
             self._remember(entry)
             return
+        if old is not None:  # bound where it had its virtual place: one change of the account
+            view = self.charges.free_virtual(view, pod.uid)
         self.alternatives.bound(node, pod, now_seconds, is_history=is_history, until_seconds=until_seconds)
         self.settle(
             self.charges.bind(view, pod, now_seconds, is_history=is_history, assumed_until_seconds=until_seconds),
@@ -92,7 +105,14 @@ class Accounts:
     def reserve(self, entry: Entry, now_seconds: float) -> None:
         """Give an unbound pod its virtual place on ``entry.node``, which is known."""
         self._remember(entry)
-        self.settle(self.charges.reserve(self.views[entry.node], entry), now_seconds)
+        view = self.charges.reserve(self.views[entry.node], entry)
+        self.store(view)
+        if not view.virtual or view.virtual[-1].uid != entry.uid:
+            self._lose(entry, now_seconds)
+
+    def renew(self, entry: Entry) -> None:
+        """Replace the record of an unbound pod that has a virtual place; the place stays."""
+        self.store(self.charges.renew(self.views[entry.node], entry))
 
     def keep(self, entry: Entry) -> None:
         """Keep an unbound pod that has no place."""

@@ -83,9 +83,10 @@ class Alternatives:
         node = before.record.name
         kept: dict[Account, NodeView] = {}
         for view in (before, *self.of(node)):
-            if entry_of(view, entry.uid) is None:
+            gone = entry_of(view, entry.uid)  # each account has its own place for the pod
+            if gone is None:
                 continue
-            for other in (self._charges.unbind(view, entry.uid, now_seconds), *self._gone_earlier(view, entry)):
+            for other in (self._charges.unbind(view, gone.uid, now_seconds), *self._gone_earlier(view, gone)):
                 kept.setdefault(_account(other), other)
         kept.pop(_account(after), None)
         fits = len(kept) < MOST_ACCOUNTS

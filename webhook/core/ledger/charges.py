@@ -267,12 +267,26 @@ class Charges:
     # --- virtual places ---
 
     def reserve(self, view: NodeView, entry: Entry) -> NodeView:
-        """Return the account with a virtual place added; ``settle`` must follow."""
-        return replace(view, virtual=(*(other for other in view.virtual if other.uid != entry.uid), entry))
+        """Return the account, settled as it was, with a virtual place added, last in order.
+
+        A place that is not free there any more is lost when the account is settled next.
+        """
+        virtual = (*(other for other in view.virtual if other.uid != entry.uid), entry)
+        state, holding = view.full_state, entry.holding
+        is_new = len(virtual) > len(view.virtual)
+        if state is None or holding is None or holding.memory or not is_new or not is_free(state, holding):
+            return self.settle(replace(view, virtual=virtual))[0]
+        return _settled(view, virtual, take(state, holding), with_pod(view.full_totals, entry.pod.demand))
+
+    def renew(self, view: NodeView, entry: Entry) -> NodeView:
+        """Return the account with news of a pod that has a virtual place; the place stays."""
+        virtual = tuple(entry if other.uid == entry.uid else other for other in view.virtual)
+        return _settled(view, virtual, view.full_state, view.full_totals)
 
     def free_virtual(self, view: NodeView, uid: str) -> NodeView:
         """Return the account without the virtual place of ``uid``; ``settle`` must follow."""
-        return replace(view, virtual=tuple(entry for entry in view.virtual if entry.uid != uid))
+        virtual = tuple(entry for entry in view.virtual if entry.uid != uid)
+        return _settled(view, virtual, view.full_state, view.full_totals)
 
     def settle(self, view: NodeView) -> tuple[NodeView, tuple[Entry, ...]]:
         """Return the account with its full state computed anew, and the virtual places that reality has taken."""
