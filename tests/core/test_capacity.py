@@ -499,17 +499,21 @@ def test_a_class_with_fewer_resources_than_its_machine_takes_less():
     assert judged(ledger(), asked(4, 3), CapacityRules(classes=(small,))).outcome is Outcome.NEVER
 
 
-def test_a_class_of_a_scheduler_never_proves_anything():
-    """Its rules are closed: a refusal rests on a guess."""
-    closed = MachineClass("x", (), machine(2, 16, 1), AllocatorKind.SCHEDULER, CLASS.allocatable)
-    open_ = MachineClass("y", (), machine(2, 16, 1), AllocatorKind.KUBELET, CLASS.allocatable)
-    verdicts = [
-        judged(ledger(), asked(4, 9), CapacityRules(classes=classes)) for classes in ((closed, open_), (open_,))
-    ]
-    assert [(verdict.outcome, verdict.rests_on_guess) for verdict in verdicts] == [
-        (Outcome.NEVER, True),
-        (Outcome.NEVER, False),
-    ]
+@pytest.mark.parametrize(
+    ("policy", "kind", "is_guess"),
+    [
+        pytest.param("Restricted", AllocatorKind.SCHEDULER, True, id="a scheduler's closed rules prove nothing"),
+        pytest.param("SingleNUMANode", AllocatorKind.SCHEDULER, False, id="wider than a NUMA node is documented"),
+        pytest.param("Restricted", AllocatorKind.KUBELET, False, id="a kubelet's refusal is a fact"),
+    ],
+)
+def test_whether_a_class_proves_that_a_pod_never_fits(policy, kind, is_guess):
+    """A scheduler's refusal rests on a guess, but where its vendor documents it."""
+    declared = MachineClass("x", (), machine(2, 16, 1), kind, CLASS.allocatable)
+    record = PodRecord.asked(asked(4, 9), namespace="team")
+    record = replace(record, demand=replace(record.demand, numa_policy=policy))
+    verdict = judge(ledger(), record, (declared,))
+    assert (verdict.outcome, verdict.rests_on_guess) == (Outcome.NEVER, is_guess)
 
 
 # --- a pod and a node ---

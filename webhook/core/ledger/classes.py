@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from webhook.core.demand import PodDemand
 from webhook.core.ledger.ledger import Ledger
 from webhook.core.ledger.records import AllocatorKind, Eligibility, PodRecord
 from webhook.core.machine import Machine
 from webhook.core.pod import NodeSelectorTerm, Operator, Requirement
+from webhook.core.scheduler.policies import is_wider_than_a_numa_node
 from webhook.core.selectors import is_parsable, requirement_matches
 
 
@@ -61,9 +63,16 @@ def could_ever_fit(ledger: Ledger, pod: PodRecord, classes: Iterable[MachineClas
             return EmptyRoom(fits=True)
     if not seen:
         return None
-    is_guess = any(kind is not AllocatorKind.KUBELET for _, kind in seen)
+    is_guess = any(not _refusal_is_documented(machine, kind, demand) for machine, kind in seen)
     machine, kind = max(seen, key=lambda one: _size(one[0]))
     return EmptyRoom(fits=False, rests_on_guess=is_guess, machine=machine, kind=kind)
+
+
+def _refusal_is_documented(machine: Machine, kind: AllocatorKind, demand: PodDemand) -> bool:
+    """Return whether an empty machine's refusal is a fact: the kubelet's, or a scheduler's where its vendor says so."""
+    if kind is AllocatorKind.KUBELET:
+        return True
+    return kind is AllocatorKind.SCHEDULER and is_wider_than_a_numa_node(machine, demand)
 
 
 def may_match(eligibility: Eligibility, declared: MachineClass) -> bool:

@@ -96,7 +96,9 @@ def judge(
         guess = _refusal_is_guessed(ledger, demand, blind & index.guessed)
         return Verdict(Outcome.WOULD_FAIL, "kubelet-refuses", search=search, rests_on_guess=guess, room_is_freed=freed)
     reason = "scheduler-holds-back" if search.plain else "no-plain-room"
-    return Verdict(Outcome.WOULD_WAIT, reason, search=search, room_is_freed=freed)
+    # What holds it back where the plain counts leave room are a scheduler's rules, and those are closed.
+    closed = bool(search.plain)
+    return Verdict(Outcome.WOULD_WAIT, reason, search=search, rests_on_guess=closed, room_is_freed=freed)
 
 
 def judge_on_node(ledger: Ledger, pod: PodRecord, name: str) -> Verdict:
