@@ -1,0 +1,292 @@
+"""A whole guarded cluster: control plane, hollow kubelets, and our server as the process that follows it.
+
+Its nodes stand in pools of one: a test takes a pool for itself, so that the room it counts on is its own.
+"""
+
+import base64
+import json
+import re
+import ssl
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from controlplane.authority import create_authority
+from controlplane.binaries import Binaries
+from controlplane.client import Answer
+from controlplane.plane import ControlPlane
+from controlplane.processes import free_ports, wait_until
+from controlplane.settling import wait_for_webhooks
+from controlplane.starting import start
+from support_server import SERVING_NAMES, WebhookServer, registered, running_server
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
+
+from hollow_nodes import Hollow, OracleMissingError, hollow_nodes
+
+GPU = "aliyun.com/gpu"
+CLASS_LABEL = "hollow.numa-admission/class"
+MACHINE_LABEL = {"machine": "two-by-four"}
+WITHIN_SECONDS = 60.0
+CLAIM_SECONDS = 5.0
+"""How long a claim lives that no watch confirms (``CapacityRules.claim_seconds``)."""
+ADMISSION_ERRORS = {"TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError"}
+
+
+def hollow_class(name: str) -> dict[str, Any]:
+    """One node with two NUMA nodes of 16 CPUs and 4 GPUs, single-numa-node; in the hollow kubelets' words."""
+    return {
+        "name": name,
+        "count": 1,
+        "labels": MACHINE_LABEL,
+        "layout": {
+            "numa_nodes": 2,
+            "cores_per_numa": 16,
+            "threads_per_core": 1,
+            "memory_bytes_per_numa": 1 << 36,
+            "devices": {GPU: {"per_numa": 4}},
+            # 200 creates in parallel shall wait for GPUs, not for this.
+            "max_pods": 400,
+        },
+        "kubelet": {
+            "topology_manager_policy": "single-numa-node",
+            "topology_manager_scope": "pod",
+            "cpu_manager_policy": "static",
+            "reserved_system_cpu_ids": [0, 16],
+            "memory_manager_policy": "None",
+        },
+    }
+
+
+def settings_class() -> dict[str, Any]:
+    """The same machine in our settings' words."""
+    return {
+        "name": "two-by-four",
+        "matchLabels": MACHINE_LABEL,
+        "layout": {
+            "numaNodes": 2,
+            "coresPerNUMANode": 16,
+            "threadsPerCore": 1,
+            "memoryPerNUMANode": 1 << 36,
+            "devices": {GPU: 4},
+        },
+        "kubelet": {
+            "topologyManagerPolicy": "single-numa-node",
+            "topologyManagerScope": "pod",
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": "0,16",
+        },
+    }
+
+
+def until(condition: Callable[[], object], what: str, within_seconds: float = WITHIN_SECONDS) -> None:
+    """Wait for something outside; the limit is only there so that a fault ends."""
+    end = time.monotonic() + within_seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
+@dataclass
+class Guarded:
+    """The cluster; ``pool`` hands out nodes of one's own."""
+
+    plane: ControlPlane
+    hollow: Hollow
+    server: WebhookServer
+    pools: Iterator[str] = field(default_factory=lambda: iter(()))
+
+    def pool(self) -> str:
+        """The class label's value of a node that no other test uses."""
+        return next(self.pools)
+
+    def log_lines(self, namespace: str) -> list[dict[str, Any]]:
+        """What our server has logged about a namespace."""
+        text = self.server.running.log.read_text()
+        said = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line.startswith("{")]
+        return [line for line in said if line.get("namespace") == namespace]
+
+    def create(self, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
+        """Create a pod as the admin, a person."""
+        query = "?dryRun=All" if dry_run else ""
+        return self.plane.api("POST", f"/api/v1/namespaces/{namespace}/pods{query}", body)
+
+    def fits(self, namespace: str, body: Mapping[str, Any]) -> bool:
+        """Whether the pod would be admitted now, by a server dry run; false where capacity refuses it."""
+        answer = self.create(namespace, body, dry_run=True)
+        if answer.status == 201:
+            return True
+        assert "[CAPACITY_" in answer.body.decode(), answer.body
+        return False
+
+    def get(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The pod as stored; None where there is none."""
+        answer = self.plane.api("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
+        return None if answer.status == 404 else answer.wanted().json()
+
+    def pods(self, namespace: str) -> list[dict[str, Any]]:
+        """All pods of the namespace."""
+        found: list[dict[str, Any]] = self.plane.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return found
+
+    def phase(self, namespace: str, name: str) -> str:
+        """The pod's phase; ``Gone`` where there is none."""
+        pod = self.get(namespace, name)
+        return "Gone" if pod is None else str(pod["status"]["phase"])
+
+    def runs(self, namespace: str, name: str) -> None:
+        """Wait until the pod runs."""
+        until(lambda: self.phase(namespace, name) == "Running", f"{name} to run")
+
+    def delete(self, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
+        """Delete the pod, and wait until it is gone where a kubelet or force ends it."""
+        query = "" if grace_seconds is None else f"?gracePeriodSeconds={grace_seconds}"
+        self.plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}{query}").wanted()
+        until(lambda: self.get(namespace, name) is None, f"{name} to be gone")
+
+    def admission_errors(self) -> list[dict[str, Any]]:
+        """The hollow kubelets' refusals that are NUMA's."""
+        return [line for line in self.hollow.lines("refused") if line["reason"] in ADMISSION_ERRORS]
+
+
+def pod(name: str, pool: str, gpus: int, **more: Any) -> dict[str, Any]:
+    """A Guaranteed pod that asks for so many GPUs, and no more CPUs than matter, on the node of ``pool``."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {**spec(pool, gpus), **more}}
+
+
+def spec(pool: str, gpus: int) -> dict[str, Any]:
+    """The spec of such a pod, for templates."""
+    amounts = {"cpu": "1", "memory": "1Gi", GPU: str(gpus)}
+    return {
+        "nodeSelector": {CLASS_LABEL: pool},
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "main", "image": "x", "resources": {"requests": amounts, "limits": amounts}}],
+    }
+
+
+def workload(kind: str, name: str, pool: str, gpus: int, replicas: int = 1) -> dict[str, Any]:
+    """A Deployment, StatefulSet or Job of such pods."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": spec(pool, gpus)}
+    metadata = {"name": name}
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+        inner = {"parallelism": replicas, "completions": replicas, "template": template}
+        return {"apiVersion": "batch/v1", "kind": kind, "metadata": metadata, "spec": inner}
+    inner = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    if kind == "StatefulSet":
+        inner["serviceName"] = name
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": inner}
+
+
+@contextmanager
+def guarded_cluster(
+    binaries: Binaries, folder: Path, *, pools: int, outcomes: Mapping[str, str] | None = None
+) -> Iterator[Guarded]:
+    """Start it all; returns once our server has read the cluster and is asked. Skips where there is no Go."""
+    names = [f"pool-{at}" for at in range(pools)]
+    with ExitStack() as stack:
+        plane = stack.enter_context(start(binaries, folder / "plane"))
+        classes = {"classes": [hollow_class(name) for name in names]}
+        try:
+            hollow = stack.enter_context(hollow_nodes(plane.kubeconfig(), classes, folder))
+        except OracleMissingError as error:
+            pytest.skip(str(error))
+        (probes,) = free_ports(1)
+        settings = {
+            "server": {"role": "both", "probeBind": f"127.0.0.1:{probes}", "threads": 32, "drainSeconds": 0},
+            "capacity": {"machineClasses": [settings_class()], "outcomes": dict(outcomes or {})},
+            "cluster": {"live": True, "kubeconfig": str(plane.kubeconfig())},
+        }
+        server_folder = folder / "server"
+        server_folder.mkdir()
+        text = yaml.safe_dump(settings, sort_keys=False)
+        server = stack.enter_context(running_server(server_folder, settings=text))
+        wait_until(lambda: _is_ready(probes), what="readiness", within_seconds=WITHIN_SECONDS, running=server.running)
+        stack.enter_context(registered(plane, server))
+        yield Guarded(plane, hollow, server, iter(names))
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@contextmanager
+def fresh_namespace(plane: ControlPlane, stem: str) -> Iterator[str]:
+    """A namespace of one's own; what is in it is ended by force at the end."""
+    readable = re.sub(r"[^a-z0-9]+", "-", stem.lower().removeprefix("test_"))[:40].strip("-")
+    name = f"{readable}-{time.time_ns() % 16**6:06x}"
+    plane.create_namespace(name)
+    yield name
+    path = f"/api/v1/namespaces/{name}"
+    plane.api("DELETE", path)
+    plane.api("DELETE", f"{path}/pods?gracePeriodSeconds=0").wanted()
+
+
+class _Denier(BaseHTTPRequestHandler):
+    """Another team's validating webhook, which refuses whatever it is asked."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        response = {"uid": review["request"]["uid"], "allowed": False, "status": {"code": 403, "message": "not here"}}
+        body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def denied_by_another(plane: ControlPlane, folder: Path, namespace: str) -> Iterator[None]:
+    """Have a validating webhook that is not ours refuse every new pod of ``namespace`` until the end of the block."""
+    authority = create_authority(folder, "another team's webhook")
+    pair = authority.issue_server("server", SERVING_NAMES)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.certificate, pair.key)
+    name = "another-team"
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Denier) as server:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        entry = {
+            "name": "denies.another.team",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "clientConfig": {
+                "url": f"https://127.0.0.1:{server.server_port}/",
+                "caBundle": base64.b64encode(authority.ca_file.read_bytes()).decode(),
+            },
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        }
+        kind = "ValidatingWebhookConfiguration"
+        api = "admissionregistration.k8s.io/v1"
+        plane.apply([{"apiVersion": api, "kind": kind, "metadata": {"name": name}, "webhooks": [entry]}])
+        try:
+            wait_for_webhooks(plane)
+            yield
+        finally:
+            plane.kubectl("delete", kind.lower(), name, check=True)
+            wait_for_webhooks(plane)
+            server.shutdown()
+            thread.join()
