@@ -94,6 +94,7 @@ class NodeAssembler:
                     distances=_distances(frame, topology, base),
                     kubelet=kubelet,
                     name=machine_class.name if machine_class else "",
+                    node_policy=reading.facts.labels.get(KOORDINATOR_POLICY_LABEL, ""),
                 )
             except MachineError:
                 machine, unhealthy = None, ()

@@ -1,8 +1,9 @@
 """The index of all nodes: which ones a pod may go to, and which have room, as bit masks of node slots."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from webhook.core.demand import PodDemand
@@ -20,10 +21,17 @@ from webhook.core.node_selection import (
     tolerates_cordon,
     untolerated,
 )
-from webhook.core.numa_room import RoomKey, conditions, numa_room
+from webhook.core.numa_room import RoomKey, numa_room
+from webhook.core.numa_room import conditions as kubelet_conditions
 from webhook.core.pod import NodeSelectorTerm, Operator, Requirement
+from webhook.core.scheduler.conditions import conditions as scheduler_conditions
 
 Key = TypeVar("Key", bound=Hashable)
+
+_CONDITIONS: Final = MappingProxyType(
+    {AllocatorKind.KUBELET: kubelet_conditions, AllocatorKind.SCHEDULER: scheduler_conditions}
+)
+"""What must be free for each kind of allocator to say yes."""
 
 # Pod shapes whose refusals are kept: those that fit by every number of the index and are refused all the same, such as
 # pods of several containers on nodes in shreds. Each event looks at all of them (about 50 ns each).
@@ -305,13 +313,14 @@ class NodeIndex:
             if not candidates:
                 continue
             kind, machine = key
-            if kind is AllocatorKind.KUBELET and machine is not None:
-                candidates = self._kubelet_room(demand, machine, candidates)
+            conditions = _CONDITIONS.get(kind)
+            if conditions is not None and machine is not None:
+                candidates = self._room(conditions(machine, demand), candidates)
             result |= candidates
         return result
 
-    def _kubelet_room(self, demand: PodDemand, machine: Machine, candidates: int) -> int:
-        for key, need in conditions(machine, demand):
+    def _room(self, conditions: Iterable[tuple[RoomKey, int]], candidates: int) -> int:
+        for key, need in conditions:
             column = self._numa.get(key)
             candidates &= column.at_least(need) if column else 0
             if not candidates:
