@@ -40,6 +40,8 @@ class Relay:
                 caller, _ = self._listener.accept()
             except OSError:
                 return
+            with self._lock:
+                self._open.add(caller)
             target = None if self._is_cut else self._target()
             if target is None:
                 if not self._is_cut:
@@ -52,7 +54,7 @@ class Relay:
                 continue
             called.settimeout(None)
             with self._lock:
-                self._open |= {caller, called}
+                self._open.add(called)
             for source, sink in ((caller, called), (called, caller)):
                 threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 

@@ -9,7 +9,7 @@ from core.ledger.ledger_world import demand, ledger, machine, node, pod
 from webhook.core.capacity import CapacityRules
 from webhook.core.decisions import Ask, Operation
 from webhook.core.ledger.events import PodGone, PodSeen
-from webhook.core.ledger.records import EntryState
+from webhook.core.ledger.records import Eligibility, EntryState
 from webhook.core.pod import Binding
 from webhook.service.book import Book
 
@@ -26,6 +26,8 @@ class Follower:
     def __init__(self, shunned=frozenset()):
         self.refusals = []
         self.nodes = shunned
+        self.waits = ()
+        self.found_places = []
 
     def shunned(self, uid, tried, now_seconds):  # noqa: ARG002 - the protocol's
         return self.nodes
@@ -35,6 +37,12 @@ class Follower:
 
     def heard(self, event, now_seconds):
         pass
+
+    def waiting(self, node, now_seconds):  # noqa: ARG002 - the protocol's
+        return self.waits
+
+    def found(self, uid, node, now_seconds):  # noqa: ARG002 - the protocol's
+        self.found_places.append((uid, node))
 
 
 def book_of(*nodes, **options):
@@ -186,3 +194,46 @@ class TestCommit:
         assert codes(book.decide_bind(binding("b", to, dry_run=dry_run))) == code
         assert book.entry("b") == before
         assert follower.refusals == []
+
+
+class TestRoomFreed:
+    """Something ended: pods that were turned back and wait are steered there at once."""
+
+    @pytest.fixture
+    def crowded(self, follower):
+        """A node of which NUMA node 0 is full and 1 half; b and c want four GPUs each and were turned back."""
+        made = book_of(node("n1", machine()), node("n2", machine(gpus=1)), follower=follower)
+        for uid, gpus in (("a", 4), ("x", 2)):
+            made.apply([PodSeen(pod(uid, demand((1, gpus)), node_name="n1", phase="Running", is_answered=True))])
+        for uid in ("b", "c"):
+            made.apply([PodSeen(pod(uid, demand((1, 4))))])
+            assert codes(made.decide_bind(binding(uid))) == ["BINDING_WOULD_FAIL"]
+        follower.waits = ("b", "c")
+        return made
+
+    @pytest.mark.parametrize("end", [PodGone("a", 9), PodSeen(pod("a", version=9, node_name="n1", phase="Succeeded"))])
+    def test_who_fits_gets_a_place_and_the_others_wait_on(self, crowded, follower, end):
+        crowded.apply([end])
+        assert follower.found_places == [("b", "n1")]
+        assert (crowded.entry("b").node, crowded.entry("c").node) == ("n1", "")
+
+    def test_not_where_too_little_was_freed(self, crowded, follower):
+        crowded.apply([PodSeen(pod("y", demand((1, 1)), node_name="n1", version=2)), PodGone("y", 3)])
+        assert follower.found_places == []
+
+    def test_not_where_the_pod_may_not_go(self, follower):
+        book = book_of(node("n1", machine(), labels={"zone": "a"}), follower=follower)
+        book.apply([PodSeen(pod("a", demand((1, 4)), node_name="n1", phase="Running", is_answered=True))])
+        book.apply([PodSeen(pod("b", demand((1, 8)), eligibility=Eligibility((("zone", "b"),))))])
+        follower.waits = ("b",)
+        book.apply([PodGone("a", 9)])
+        assert follower.found_places == []
+
+    def test_not_by_a_standby(self, follower):
+        book = book_of(node("n1", machine()), follower=follower, may_commit=lambda: False)
+        book.apply([PodSeen(pod("a", demand((1, 4)), node_name="n1", phase="Running", is_answered=True))])
+        book.apply([PodSeen(pod("x", demand((1, 4)), node_name="n1", phase="Running", is_answered=True))])
+        book.apply([PodSeen(pod("b", demand((1, 4)), is_unschedulable=False))])
+        follower.waits = ("b",)
+        book.apply([PodGone("a", 9)])
+        assert follower.found_places == []

@@ -84,6 +84,32 @@ class TestWhen:
         assert refused_once().seen(FAILED, NOW).asked().unanswered(NOW).asks_at() == NOW + RETRY_SECONDS
 
 
+class TestWaiting:
+    """No node fitted; then room is freed."""
+
+    WAITING = Course(POD).refused(POD, "node-a", "", NOW)
+
+    @pytest.mark.parametrize(
+        "course, waits",
+        [
+            pytest.param(WAITING, True, id="turned back, and nothing fits"),
+            pytest.param(refused_once(), False, id="steered"),
+            pytest.param(nominated_once(), False, id="nominated"),
+            pytest.param(WAITING.seen(replace(FAILED, nominated_node="x"), NOW), False, id="a preemption's"),
+            pytest.param(WAITING.seen(replace(FAILED, is_deleting=True), NOW), False, id="being deleted"),
+        ],
+    )
+    def test_who_waits(self, course, waits):
+        assert course.waits() is waits
+
+    def test_it_is_nominated_at_once_though_nothing_was_refused_again(self):
+        course = self.WAITING.seen(FAILED, NOW + 0.1).found("node-c", NOW + 5)
+        assert (course.target, course.asks_at()) == ("node-c", 0.0)
+
+    def test_not_before_the_failure_is_written(self):
+        assert self.WAITING.found("node-c", NOW).asks_at() == NOW + PATIENCE_SECONDS
+
+
 class TestWiped:
     """A nomination that went without a refusal of ours."""
 
@@ -222,6 +248,15 @@ class TestSteering:
             steering.refused(replace(POD, uid=str(number)), "node-a", "node-b", NOW)
         assert len(steering.courses()) == MOST_COURSES
         assert steering.courses()[0].pod.uid == "5"
+
+    def test_those_who_wait_are_told_longest_first_and_steered_when_found(self, steering):
+        for uid in ("uid-1", "uid-2"):
+            steering.refused(replace(POD, uid=uid), "node-a", "", NOW)
+            steering.heard(PodSeen(replace(FAILED, uid=uid)), NOW)
+        assert steering.waiting("node-c", NOW) == ("uid-1", "uid-2")
+        steering.found("uid-1", "node-c", NOW)
+        assert steering.waiting("node-c", NOW) == ("uid-2",)
+        assert steering.take(waits=False).node == "node-c"
 
     def test_its_threads_send_and_stop(self, clock, log_lines):
         sent = []

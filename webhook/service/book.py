@@ -8,10 +8,20 @@ from typing import Final, Protocol
 
 from webhook.core.capacity import CapacityRules, decide_bind, decide_capacity, unknown
 from webhook.core.decisions import Ask, Decision
+from webhook.core.demand import PodDemand
 from webhook.core.ledger import reasons
-from webhook.core.ledger.events import BindingAdmitted, BindingRefused, Claimed, LedgerEvent
+from webhook.core.ledger.events import (
+    BindingAdmitted,
+    BindingRefused,
+    Claimed,
+    LedgerEvent,
+    PodGone,
+    PodSeen,
+    RoomFreed,
+)
 from webhook.core.ledger.ledger import Ledger, Notice
-from webhook.core.ledger.records import Entry, NodeView, PodRecord
+from webhook.core.ledger.records import Entry, EntryState, NodeView, PodRecord
+from webhook.core.occupancy import holds_nothing
 from webhook.core.pod import Binding
 from webhook.service.bind_turns import BindTurns
 
@@ -37,6 +47,14 @@ class Follower(Protocol):
         """Hear of an event that the ledger has taken."""
         ...
 
+    def waiting(self, node: str, now_seconds: float) -> tuple[str, ...]:
+        """Return the pods (UIDs, at most a few dozen) that wait for room and might be steered to ``node``."""
+        ...
+
+    def found(self, uid: str, node: str, now_seconds: float) -> None:
+        """Hear that room was freed for a waiting pod."""
+        ...
+
 
 class Deaf:
     """Follows nothing."""
@@ -49,6 +67,13 @@ class Deaf:
         """Do nothing."""
 
     def heard(self, event: LedgerEvent, now_seconds: float) -> None:
+        """Do nothing."""
+
+    def waiting(self, node: str, now_seconds: float) -> tuple[str, ...]:  # noqa: ARG002 - the protocol's
+        """Return none."""
+        return ()
+
+    def found(self, uid: str, node: str, now_seconds: float) -> None:
         """Do nothing."""
 
 
@@ -173,10 +198,45 @@ class Book:
         for event in events:
             now = self._now_seconds()
             with self._lock:
+                freed = self._freed_by(event)
                 self._apply(event, now)
                 self._follower.heard(event, now)
+            if freed:
+                self._reconsider(freed, now)
         with self._lock:
             return self._ledger.take_notices()
+
+    def _freed_by(self, event: LedgerEvent) -> str:
+        """Return the node on which ``event`` ends something that held anything; empty: on none."""
+        if isinstance(event, PodSeen) and event.pod.has_ended:
+            entry = self._ledger.entry(event.pod.uid)
+        elif isinstance(event, PodGone):
+            entry = self._ledger.entry(event.uid)
+        else:
+            return ""
+        if entry is None or entry.state is not EntryState.BOUND or entry.holding is None:
+            return ""
+        return "" if holds_nothing(entry.holding) else entry.node
+
+    def _reconsider(self, node: str, now: float) -> None:
+        """Give room that was freed on ``node`` to pods that were turned back and wait, one under the lock at a time.
+
+        They are nominated at once, so that the scheduler's next try, up to 11 s away, is not another refusal.
+        """
+        if not self._may_commit():
+            return
+        hopeless: set[PodDemand] = set()
+        for uid in self._follower.waiting(node, now):
+            with self._lock:
+                entry = self._ledger.entry(uid)
+                if entry is None or entry.node or entry.pod.demand in hopeless or self._ledger.alternatives(node):
+                    continue
+                self._apply(RoomFreed(uid, node, now + self._rules.steering_seconds), now)
+                entry = self._ledger.entry(uid)
+                if entry is not None and entry.node == node:
+                    self._follower.found(uid, node, now)
+                elif entry is not None:
+                    hopeless.add(entry.pod.demand)
 
     def snapshot(self) -> Snapshot:
         """Return the state as it is now."""

@@ -98,6 +98,15 @@ class Course:
             return course.passed_over(now_seconds)
         return replace(course, ours="", refused_version=pod.resource_version - 1)
 
+    def found(self, node: str, now_seconds: float) -> "Course":
+        """Return the course after room was freed on ``node`` for the pod, which waited for some."""
+        return replace(self, target=node, refused_seconds=now_seconds, wiped=0)
+
+    def waits(self) -> bool:
+        """Return whether it was turned back, and no node was known that fits."""
+        pod = self.pod
+        return not (self.target or self.ours or pod.node_name or pod.nominated_node or pod.is_deleting or pod.has_ended)
+
     # --- what to do ---
 
     def asks_at(self) -> float | None:

@@ -83,6 +83,15 @@ class BindingRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomFreed:
+    """Something ended on ``node``: a pod that was turned back and has no place gets one there, if the node takes it."""
+
+    uid: str
+    node: str
+    until_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Diverged:
     """The kubelet did what the model did not expect: the places on this node are guesses until it drains or reports."""
 
@@ -122,6 +131,7 @@ LedgerEvent = (
     | Claimed
     | BindingAdmitted
     | BindingRefused
+    | RoomFreed
     | Diverged
     | Recalled
     | Reported

@@ -117,6 +117,8 @@ class Ledger:
                 self._binding_admitted(event, now_seconds)
             case events.BindingRefused():
                 self._binding_refused(event, now_seconds)
+            case events.RoomFreed():
+                self._room_freed(event, now_seconds)
             case events.PodsListed():
                 self._pods_listed(event, now_seconds)
             case events.NodesListed():
@@ -252,6 +254,16 @@ class Ledger:
         self._until(entry)
         if not self._accounts.reserve_on(entry, event.steer_to, now_seconds):
             self._accounts.keep(replace(entry, until_seconds=None) if entry.is_stored else entry)
+
+    def _room_freed(self, event: events.RoomFreed, now_seconds: float) -> None:
+        old, slot = self.entries.get(event.uid), self.index.slot(event.node)
+        if old is None or slot is None or old.state is not EntryState.PENDING or old.node:
+            return
+        if not self.index.eligible(old.pod.eligibility) >> slot & 1:
+            return
+        entry = replace(old, until_seconds=event.until_seconds)
+        if self._accounts.reserve_on(entry, event.node, now_seconds):
+            self._until(entry)
 
     def _until(self, entry: Entry) -> None:
         if entry.until_seconds is not None:
