@@ -153,6 +153,16 @@ def test_settings_that_contradict_each_other_stop_the_start(content, sentence):
     assert [fault for fault in raised.value.faults if fault.startswith(sentence)]
 
 
+@pytest.mark.parametrize("number", [".nan", ".NaN", ".inf", "-.INF", "!!float .nan", "1e999"])
+@pytest.mark.parametrize("section, key", [("timeouts", "validateSeconds"), ("server", "drainSeconds")])
+def test_a_number_without_a_size_is_told(section, key, number):
+    """Not-a-number is within all bounds, and a time-out of it would end every review at once."""
+    with pytest.raises(SettingsError) as raised:
+        parse_settings(f"{section}: {{{key}: {number}}}".encode())
+    (fault,) = raised.value.faults
+    assert fault.startswith(f"{section}.{key}: found the text ")
+
+
 NO_YAML = [
     (b"a: [", "The settings are no YAML: line 2, column 1: "),
     (b"log: {}\nlog: {}", "The settings are no YAML: line 2, column 1: found the key log twice."),

@@ -72,9 +72,9 @@ def open_listener(address: str) -> socket.socket:
         # reuse_port stays off: two servers on one port by mistake would share the calls.
         return socket.create_server((host, int(port)), family=family, backlog=_BACKLOG, reuse_port=False)
     except (OSError, OverflowError, ValueError) as error:
-        # create_server adds the address to the text; ours has it already.
-        code = getattr(error, "errno", None)
-        reason = os.strerror(code) if isinstance(code, int) and code > 0 else str(error)
+        # create_server adds the address to the text; ours has it already. The resolver's codes are below zero.
+        code = getattr(error, "errno", None) or 0
+        reason = os.strerror(code) if code > 0 else "there is no such address" if code < 0 else str(error)
         raise StartError(f"Cannot listen on {address}: {reason}.") from error
 
 

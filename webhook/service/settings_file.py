@@ -1,6 +1,7 @@
 """The settings file: from bytes to ``Settings``, or every fault of it at once, each with path, found and wanted."""
 
 import json
+import math
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
@@ -206,6 +207,13 @@ class _Loader(yaml.CSafeLoader):
         return made
 
 
+def _finite(loader: _Loader, node: yaml.ScalarNode) -> float | str:
+    """Return the number; what is none, or infinite, stays a text: no bound of a schema holds against ``.nan``."""
+    number: float = loader.construct_yaml_float(node)
+    return number if math.isfinite(number) else str(node.value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _finite)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
 )
