@@ -78,7 +78,7 @@ def plan_of(bind: str, cert: Path, key: Path) -> Plan:
         build=lambda: build_services(Settings(), open_log(sys.stderr.buffer)),
         application=empty_app,
         probes=lambda services: Probes(services.health, services.meters),
-        on_ready=lambda: print(f"empty handler: ready, https://{host}:{port}", flush=True),  # noqa: T201 - a program
+        on_ready=lambda: print(f"empty handler: ready, https://{host}:{port}", flush=True),
     )
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: T201 - a program that prints its measurements
 """How fast the ledger is: a cluster of 10,000 nodes of 8 NUMA nodes with 100,000 pods, in one process.
 
 ``python tests/bench/ledger_bench.py [--nodes N] [--seconds S]`` prints medians, p99 and ratios; it asserts nothing.

@@ -90,7 +90,7 @@ class Life:
 def live(leaf: float, authority: float, propagation: float, troubles_seconds: float, seed: int) -> Life:
     """Run the rotator for two and a half lifetimes of an authority."""
     clock = MovingClock()
-    troubles = Troubles(random.Random(seed), clock, seconds(troubles_seconds))  # noqa: S311 - a simulation
+    troubles = Troubles(random.Random(seed), clock, seconds(troubles_seconds))
     secrets = MemorySecrets(clock, before_write=troubles.before_write)
     configurations = MemoryConfigurations(clock, before_patch=troubles.before_write)
     configurations.add("mutating", ["mutate.numa"])

@@ -39,7 +39,7 @@ def k8srules() -> Path:
 @pytest.fixture
 def dice() -> Random:
     """Return random numbers that are the same in every run."""
-    return Random(int(os.environ.get("K8SRULES_SEED", "37")))  # noqa: S311 - cases, not secrets
+    return Random(int(os.environ.get("K8SRULES_SEED", "37")))
 
 
 def test_quantities_are_read_as_the_api_server_reads_them(k8srules: Path, dice: Random) -> None:

@@ -50,8 +50,10 @@ class Hollow:
 
 
 @contextmanager
-def hollow_nodes(kubeconfig: Path, classes: Mapping[str, Any] | Path, folder: Path, flags: Sequence[str] = ()) -> Iterator[Hollow]:
-    """Play nodes of these machine classes (README) until the block ends; they are registered and Ready when it begins."""
+def hollow_nodes(
+    kubeconfig: Path, classes: Mapping[str, Any] | Path, folder: Path, flags: Sequence[str] = ()
+) -> Iterator[Hollow]:
+    """Play nodes of these machine classes (README) until the block ends; they are Ready when it begins."""
     if not isinstance(classes, Path):
         path = folder / "hollow-classes.json"
         path.write_text(json.dumps(classes))

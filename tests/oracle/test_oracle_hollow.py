@@ -29,7 +29,11 @@ TOPOLOGY_CRD = {
     },
     "spec": {
         "group": "topology.node.k8s.io",
-        "names": {"kind": "NodeResourceTopology", "plural": "noderesourcetopologies", "singular": "noderesourcetopology"},
+        "names": {
+            "kind": "NodeResourceTopology",
+            "plural": "noderesourcetopologies",
+            "singular": "noderesourcetopology",
+        },
         "scope": "Cluster",
         "versions": [
             {
@@ -50,7 +54,9 @@ def plane(tmp_path_factory) -> Iterator[ControlPlane]:
         pytest.skip(f"{', '.join(missing)} not found: run `make controlplane` once to build them.")
     with start(binaries, tmp_path_factory.mktemp("plane")) as plane:
         plane.apply([TOPOLOGY_CRD])
-        plane.kubectl("wait", "--for=condition=Established", "crd/noderesourcetopologies.topology.node.k8s.io", check=True)
+        plane.kubectl(
+            "wait", "--for=condition=Established", "crd/noderesourcetopologies.topology.node.k8s.io", check=True
+        )
         yield plane
 
 
@@ -169,7 +175,10 @@ class TestHollowNodes:
             "spec": {
                 "completions": 3,
                 "parallelism": 3,
-                "template": {"metadata": {"annotations": template["metadata"]["annotations"]}, "spec": template["spec"]},
+                "template": {
+                    "metadata": {"annotations": template["metadata"]["annotations"]},
+                    "spec": template["spec"],
+                },
             },
         }
         plane.apply([job])

@@ -11,7 +11,7 @@ Each condition reads "the number under ``key`` is at least ``need``". Keys:
 unit are also sufficient when it asks for one device resource (``domain/kubelet-topology.md`` 1.8, reduced rules).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -56,32 +56,38 @@ def numa_room(machine: Machine, state: NodeState) -> dict[RoomKey, int]:
         resource = machine.devices[index].resource
         free = state.free_devices(machine, index)
         room["machine", resource, 0, 0] = free.bit_count() + 1
-        pairs = [((free & mask).bit_count(), cpus) for mask, cpus in zip(by_numa, cpus_by_numa, strict=True) if mask]
-        most = max((mask.bit_count() for mask in by_numa), default=0)
-        _put_best(room, resource, 1, most, pairs)
+        pairs = [((free & mask).bit_count(), cpus) for mask, cpus in zip(by_numa, cpus_by_numa, strict=True)]
         if is_wide and _has_one_numa_each(machine, index):
-            everywhere = [((free & mask).bit_count(), cpus) for mask, cpus in zip(by_numa, cpus_by_numa, strict=True)]
-            _put_wide(room, resource, len(by_numa), most, everywhere)
+            _put_wide(room, resource, tables_of(machine).devices[index].most, pairs)
+        else:
+            most = max((mask.bit_count() for mask in by_numa), default=0)
+            _put_best(room, resource, 1, (0, most), pairs)
     return room
 
 
-def _put_best(room: dict[RoomKey, int], resource: str, width: int, most: int, pairs: Iterable[tuple[int, int]]) -> None:
-    """Put the most CPUs beside at least *n* devices, for each *n* from 1 to ``most``, of (devices, CPUs) ``pairs``."""
+def _put_best(
+    room: dict[RoomKey, int], resource: str, width: int, counts: tuple[int, int], pairs: Iterable[tuple[int, int]]
+) -> None:
+    """Put the most CPUs beside at least *n* devices of (devices, CPUs) ``pairs``, for each *n* above the first count.
+
+    The second count is the most devices that a pair can have.
+    """
+    above, most = counts
     best = [0] * (most + 1)
     for devices, cpus in pairs:
         if cpus >= best[devices]:
             best[devices] = cpus + 1
     widest = 0
-    for count in range(most, 0, -1):
+    for count in range(most, above, -1):
         widest = max(widest, best[count])
         room["numa", resource, width, count] = widest
 
 
-def _put_wide(room: dict[RoomKey, int], resource: str, numa: int, most: int, pairs: Iterable[tuple[int, int]]) -> None:
-    """Put the numbers of every set of two and more of ``numa`` NUMA nodes, given as (free devices, free CPUs).
+def _put_wide(room: dict[RoomKey, int], resource: str, most: Sequence[int], pairs: Iterable[tuple[int, int]]) -> None:
+    """Put the numbers of sets of NUMA nodes, given as (free devices, free CPUs); ``most`` devices by their width.
 
-    NUMA nodes with equally many free devices are taken by their CPUs, so only how many of each kind counts: some dozen
-    choices instead of every set.
+    Only the counts whose preferred width it is are asked of a width. NUMA nodes with equally many free devices are
+    taken by their CPUs, so only how many of each kind counts: some dozen choices instead of every set.
     """
     kinds: dict[int, list[int]] = {}
     for devices, cpus in pairs:
@@ -93,11 +99,15 @@ def _put_wide(room: dict[RoomKey, int], resource: str, numa: int, most: int, pai
             width, count, total = sums[-1]
             sums.append((width + 1, count + devices, total + cpus))
         choices = [(w + v, d + e, c + b) for w, d, c in choices for v, e, b in sums]
-    by_width: list[list[tuple[int, int]]] = [[] for _ in range(numa + 1)]
+    by_width: list[list[tuple[int, int]]] = [[] for _ in range(len(most) + 1)]
     for width, devices, cpus in choices:
-        by_width[width].append((devices, cpus))
-    for width in range(2, numa + 1):
-        _put_best(room, resource, width, width * most, by_width[width])
+        if width <= len(most):
+            by_width[width].append((devices, cpus))
+    above = 0
+    for width, highest in enumerate(most, 1):
+        if highest > above:
+            _put_best(room, resource, width, (above, highest), by_width[width])
+            above = highest
 
 
 @lru_cache(maxsize=1024)

@@ -126,7 +126,7 @@ def test_a_report_of_a_scheduler_allocated_or_unknown_node_says_nothing():
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_restarted_ledger_with_a_report_has_the_same_room_as_one_that_saw_everything(seed):
-    random = Random(seed)  # noqa: S311 - a cluster, no secret
+    random = Random(seed)
     on = machine(
         random.choice([1, 2, 4]),
         random.choice([4, 6]),
