@@ -251,8 +251,10 @@ class Accounts:
                 self._remember(entry)
         if before is None or is_new_record:
             self.index.put(view)
-        elif before.full_state != view.full_state or before.full_totals != view.full_totals:
-            self.index.put_room(view)
+        else:
+            is_same_state = before.full_state == view.full_state
+            if not is_same_state or before.full_totals != view.full_totals:
+                self.index.put_room(view, is_same_state=is_same_state)
         self.index.mark(replace(view, is_doubted=True) if self.alternatives.of(name) else view)
 
     def _lose(self, entry: Entry, now_seconds: float) -> None:

@@ -81,6 +81,8 @@ class Alternatives:
         accounts than are kept: the node must be doubted.
         """
         node = before.record.name
+        if not self.of(node) and not any(not each.pod.is_answered and _holds(each) for each in before.bound):
+            return True  # as nearly always: nothing young to have met
         kept: dict[Account, NodeView] = {}
         for view in (before, *self.of(node)):
             gone = entry_of(view, entry.uid)  # each account has its own place for the pod

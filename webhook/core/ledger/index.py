@@ -107,8 +107,11 @@ class NodeIndex:
         self._put_allocatable(slot, view.record.allocatable)
         self.put_room(view)
 
-    def put_room(self, view: NodeView) -> None:
-        """Replace what is free on a node that is in the index; nothing else of it has changed."""
+    def put_room(self, view: NodeView, *, is_same_state: bool = False) -> None:
+        """Replace what is free on a node that is in the index; nothing else of it has changed.
+
+        ``is_same_state``: only the plain counts have changed, not what is free of its NUMA nodes.
+        """
         slot = self._slot_of[view.record.name]
         record = view.record
         slots = len(self._name_of)
@@ -117,10 +120,12 @@ class NodeIndex:
             _put(self._free, resource, slot, total - totals.get(resource, 0), slots)
         if "pods" not in record.allocatable:
             _column(self._free, "pods", slots).set(slot, UNLIMITED)
+        if is_same_state:
+            return
+        self._forget_refusals(slot)
         if record.machine is not None and view.full_state is not None:
             for key, widest in numa_room(record.machine, view.full_state).items():
                 _put(self._numa, key, slot, widest, slots)
-        self._forget_refusals(slot)
 
     def mark(self, view: NodeView) -> None:
         """Note whether the free state of an indexed node rests on a guess, and whether room is being freed there."""
