@@ -7,23 +7,12 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from webhook.core.demand import PodDemand
-from webhook.core.ledger.columns import Column, LabelColumn, Sets
-from webhook.core.ledger.records import UNLIMITED, AllocatorKind, Eligibility, NodeRecord, NodeView
+from webhook.core.ledger.columns import Column, Sets
+from webhook.core.ledger.records import UNLIMITED, AllocatorKind, NodeRecord, NodeView
+from webhook.core.ledger.slots import NodeSlots
 from webhook.core.machine import Machine
-from webhook.core.masks import members
-from webhook.core.node_selection import (
-    KUBELET_EFFECTS,
-    SCHEDULER_EFFECTS,
-    NodeFacts,
-    Taint,
-    is_parsable,
-    requirement_matches,
-    tolerates_cordon,
-    untolerated,
-)
 from webhook.core.numa_room import RoomKey, numa_room
 from webhook.core.numa_room import conditions as kubelet_conditions
-from webhook.core.pod import NodeSelectorTerm, Operator, Requirement
 from webhook.core.scheduler.conditions import conditions as scheduler_conditions
 
 Key = TypeVar("Key", bound=Hashable)
@@ -38,18 +27,13 @@ _CONDITIONS: Final = MappingProxyType(
 KEPT_REFUSALS: Final = 64
 
 
-class NodeIndex:
+class NodeIndex(NodeSlots):
     """Slots of nodes and the columns over them. One writer; readers hold the same lock as the writer."""
 
     def __init__(self, modelled: frozenset[AllocatorKind] = frozenset(AllocatorKind)) -> None:
         """Start without nodes; ``modelled`` are the kinds of allocators that there is a model for."""
+        super().__init__()
         self._modelled = modelled - {AllocatorKind.UNKNOWN}
-        self._slot_of: dict[str, int] = {}
-        self._name_of: list[str] = []
-        self._facts: list[NodeFacts | None] = []
-        self._vacant: list[int] = []
-        self._labels: dict[str, LabelColumn] = {}
-        self._taints: Sets[Taint] = Sets()
         self._total: dict[str, Column] = {}
         self._free: dict[str, Column] = {}
         self._numa: dict[RoomKey, Column] = {}
@@ -58,19 +42,12 @@ class NodeIndex:
         self._group_of: list[tuple[AllocatorKind, Machine | None] | None] = []
         self._tracked: frozenset[str] | None = None
         self._refused: OrderedDict[PodDemand, int] = OrderedDict()
-        self.present = 0
-        self.ready = 0
-        self.cordoned = 0
         self.known = 0
         """Nodes whose machine is known, and whose allocator there is a model for."""
         self.guessed = 0
         """Nodes whose free state rests on a guess."""
         self.freeing = 0
         """Nodes on which a pod is terminating: room will come."""
-
-    def __len__(self) -> int:
-        """Return the number of nodes."""
-        return len(self._slot_of)
 
     @property
     def tracked_resources(self) -> frozenset[str]:
@@ -82,27 +59,15 @@ class NodeIndex:
             )
         return self._tracked
 
-    def slot(self, name: str) -> int | None:
-        """Return the slot of node ``name``, or None."""
-        return self._slot_of.get(name)
-
-    def name(self, slot: int) -> str:
-        """Return the name of the node in ``slot``."""
-        return self._name_of[slot]
-
-    def names(self, mask: int) -> Iterator[str]:
-        """Yield the names of the nodes in ``mask``, by slot."""
-        return (self._name_of[slot] for slot in members(mask))
-
     # --- writing ---
 
     def put(self, view: NodeView) -> None:
         """Add or replace a node."""
-        name = view.record.name
-        slot = self._slot_of.get(name)
-        if slot is None:
-            slot = self._new_slot(name)
-        self._put_facts(slot, view.record.facts)
+        slot = self.put_facts(view.record.facts)
+        if slot == len(self._group_of):
+            self._group_of.append(None)
+            for column in self._columns():
+                column.grow(slot + 1)
         self._put_group(slot, view.record)
         self._put_allocatable(slot, view.record.allocatable)
         self.put_room(view)
@@ -136,52 +101,18 @@ class NodeIndex:
 
     def drop(self, name: str) -> None:
         """Forget a node."""
-        slot = self._slot_of.pop(name)
+        slot = self.drop_facts(name)
         bit = ~(1 << slot)
-        self._put_facts(slot, None)
         self._leave_group(slot)
         self._forget_refusals(slot)
         for column in self._columns():
             column.set(slot, 0)
-        self.present &= bit
         self.known &= bit
         self.guessed &= bit
         self.freeing &= bit
-        self._name_of[slot] = ""
-        self._vacant.append(slot)
 
     def _columns(self) -> Iterator[Column]:
         return chain(self._total.values(), self._free.values(), self._numa.values())
-
-    def _new_slot(self, name: str) -> int:
-        if self._vacant:
-            slot = self._vacant.pop()
-            self._name_of[slot] = name
-        else:
-            slot = len(self._name_of)
-            self._name_of.append(name)
-            self._facts.append(None)
-            self._group_of.append(None)
-            for column in self._columns():
-                column.grow(slot + 1)
-        self._slot_of[name] = slot
-        self.present |= 1 << slot
-        return slot
-
-    def _put_facts(self, slot: int, facts: NodeFacts | None) -> None:
-        old = self._facts[slot]
-        if old == facts:
-            return
-        self._facts[slot] = facts
-        for key, column in self._labels.items():
-            column.set(slot, old.labels.get(key) if old else None, facts.labels.get(key) if facts else None)
-        for taint in old.taints if old else ():
-            self._taints.remove(taint, slot)
-        for taint in facts.taints if facts else ():
-            self._taints.add(taint, slot)
-        bit = 1 << slot
-        self.ready = self.ready | bit if facts and facts.ready else self.ready & ~bit
-        self.cordoned = self.cordoned | bit if facts and facts.unschedulable else self.cordoned & ~bit
 
     def _put_group(self, slot: int, record: NodeRecord) -> None:
         bit = 1 << slot
@@ -211,91 +142,6 @@ class NodeIndex:
                     column.set(slot, 0)
         for resource, amount in allocatable.items():
             _column(self._total, resource, len(self._name_of)).set(slot, amount)
-
-    # --- who may take the pod ---
-
-    def matching(self, eligibility: Eligibility) -> int:
-        """Return the nodes that selector, required affinity and preset name allow; taints and readiness aside."""
-        mask = self.present
-        for key, value in eligibility.node_selector:
-            mask &= self._label(key).any_of((value,))
-        if eligibility.required_terms is not None:
-            terms = 0
-            for term in eligibility.required_terms:
-                terms |= self._term(term)
-            mask &= terms
-        if eligibility.node_name:
-            slot = self._slot_of.get(eligibility.node_name)
-            mask &= 0 if slot is None else 1 << slot
-        return mask
-
-    def repelling(self, eligibility: Eligibility) -> int:
-        """Return the nodes with a taint that the pod does not tolerate."""
-        # A pod that names its node bypasses the scheduler; the kubelet looks at NoExecute only
-        # (kubernetes/kubernetes:pkg/kubelet/lifecycle/predicate.go).
-        effects = KUBELET_EFFECTS if eligibility.node_name else SCHEDULER_EFFECTS
-        mask = 0
-        for taint, nodes in self._taints.items():
-            if untolerated(eligibility.tolerations, (taint,), effects) is not None:
-                mask |= nodes
-        return mask
-
-    def closed(self, eligibility: Eligibility) -> int:
-        """Return the nodes that take no new pod now: not ready, or cordoned and the pod does not tolerate that."""
-        closed = self.present & ~self.ready
-        if not eligibility.node_name and not tolerates_cordon(eligibility.tolerations):
-            closed |= self.cordoned
-        return closed
-
-    def eligible(self, eligibility: Eligibility) -> int:
-        """Return the nodes that a scheduler may bind the pod to now, room aside."""
-        mask = self.matching(eligibility)
-        return mask and mask & ~self.closed(eligibility) & ~self.repelling(eligibility)
-
-    def _label(self, key: str) -> LabelColumn:
-        column = self._labels.get(key)
-        if column is None:
-            values = {
-                slot: facts.labels[key] for slot, facts in enumerate(self._facts) if facts and key in facts.labels
-            }
-            column = self._labels[key] = LabelColumn(values)
-        return column
-
-    def _term(self, term: NodeSelectorTerm) -> int:
-        if term.is_empty or not is_parsable(term):
-            return 0
-        mask = self.present
-        for requirement in term.expressions:
-            mask &= self._expression(requirement)
-        for requirement in term.fields:
-            mask &= self._field(requirement)
-        return mask
-
-    def _expression(self, requirement: Requirement) -> int:
-        column = self._label(requirement.key)
-        match requirement.operator:
-            case Operator.IN:
-                return column.any_of(requirement.values)
-            case Operator.NOT_IN:
-                return self.present & ~column.any_of(requirement.values)
-            case Operator.EXISTS:
-                return column.present
-            case Operator.DOES_NOT_EXIST:
-                return self.present & ~column.present
-            case _:
-                mask = 0
-                for value, nodes in column.items():
-                    if requirement_matches(requirement, {requirement.key: value}):
-                        mask |= nodes
-                return mask
-
-    def _field(self, requirement: Requirement) -> int:
-        # A parsable field has one value; one other than metadata.name is an empty text, as in Go.
-        slot = self._slot_of.get(requirement.values[0]) if requirement.key == "metadata.name" else None
-        mask = 0 if slot is None else 1 << slot
-        if requirement.key != "metadata.name" and not requirement.values[0]:
-            mask = self.present
-        return mask if requirement.operator is Operator.IN else self.present & ~mask
 
     # --- who has room ---
 
