@@ -61,7 +61,8 @@ class AdmissionDoor:
             reply = self._answer(endpoint, environ)
         except (_Refused, CallError) as error:
             self._corridor.meters.bad_call(endpoint.value, error.reason)
-            return _plain(error.status_code, str(error), start_response)
+            body = _plain(error.status_code, str(error), start_response)
+            return () if environ["REQUEST_METHOD"] == "HEAD" else body
         start_response("200 OK", [("Content-Type", _JSON), ("Content-Length", str(len(reply)))])
         return (reply,)
 

@@ -1,5 +1,6 @@
-"""What gunicorn has to say, as lines of our own log."""
+"""What gunicorn and other libraries have to say, as lines of our own log."""
 
+import logging
 import sys
 from typing import Any
 
@@ -14,6 +15,29 @@ _COURSE = (
     "Starting gunicorn",
     "Listening at: ",
 )
+
+
+class LibraryLog(logging.Handler):
+    """What libraries say to the standard library's loggers, as lines of our own log: one line each, no raw text."""
+
+    def __init__(self, level: str) -> None:
+        """Write to standard error what is a warning or worse, and of ``level`` or above."""
+        super().__init__(logging.WARNING)
+        self._log = open_log(sys.stderr.buffer, level)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line; an exception is named by its kind, text and places."""
+        error = record.exc_info[1] if record.exc_info else None
+        fields = fault_text(error) if error is not None else {}
+        say = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        say("library", logger=record.name, text=_message(record), **fields)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, KeyError):
+        return f"{record.msg} {record.args!r}"
 
 
 class GunicornLog:

@@ -1,5 +1,6 @@
 """The server as a whole: listeners first, then gunicorn's master, its workers, and services in each of them."""
 
+import logging
 import os
 import resource
 import socket
@@ -12,7 +13,7 @@ from wsgiref.types import WSGIApplication
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
-from webhook.serve.gunicorn_log import GunicornLog
+from webhook.serve.gunicorn_log import GunicornLog, LibraryLog
 from webhook.serve.limits import Limits
 from webhook.serve.reactor import TlsContexts
 from webhook.serve.worker import AdmissionWorker
@@ -160,6 +161,8 @@ def serve_plan(plan: Plan) -> None:
     then the listener closes, and the rest ends as soon as it has its answers.
     """
     master = os.getpid()
+    # Without a handler Python prints what libraries warn of as it is, line breaks of strangers included.
+    logging.getLogger().addHandler(LibraryLog(plan.log_level))
     try:
         _Master(AdmissionApplication(plan)).run()
     except SystemExit as end:
