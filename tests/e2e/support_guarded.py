@@ -265,7 +265,7 @@ def denied_by_another(plane: ControlPlane, folder: Path, namespace: str) -> Iter
     name = "another-team"
     with ThreadingHTTPServer(("127.0.0.1", 0), _Denier) as server:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         entry = {
             "name": "denies.another.team",
