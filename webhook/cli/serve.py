@@ -185,7 +185,7 @@ def _to_paste(url: str, ca_file: Path) -> list[str]:
         f"  {ask} --dry-run examples/guide-pod.yaml",
         "  # a broken pod: see every finding",
         f"  {ask} examples/broken-pod.yaml",
-        "  # four GPUs on one NUMA node: the demo has room once; the second is refused, with the proof",
+        "  # four GPUs on one NUMA node: the demo has room once, and keeps it; the second is refused, with the proof",
         f"  {ask} examples/four-gpus.yaml examples/four-gpus.yaml",
         "  # the machines of the demo, and where that pod would go",
         f"  {program} map --pod examples/four-gpus.yaml",

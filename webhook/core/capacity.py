@@ -234,10 +234,13 @@ def _replicas(ledger: Ledger, record: PodRecord, more: int, surge: int, path: st
         return
     each = asked(record.demand)
     if count.pods < more:
-        problem = f"{count.pods} of {more} replicas fit now ({each} each); the others would wait."
+        rest = "it" if more == 1 else "the others" if count.pods else "they"
+        noun = "replica" if more == 1 else "replicas"
+        problem = f"{count.pods} of {more} {noun} fit now ({each} each); {rest} would wait."
     elif more:
+        fit = "The replica fits" if more == 1 else f"All {more} replicas fit"
         problem = (
-            f"All {more} replicas fit now ({each} each), and {count.pods - more} of the {surge} more that a rolling "
+            f"{fit} now ({each} each), and {count.pods - more} of the {surge} more that a rolling "
             "update runs at a time; the update would wait for room."
         )
     else:

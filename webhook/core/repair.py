@@ -46,6 +46,18 @@ def repairs_on_update(old: Pod, new: Pod, rules: Rules, namespace: str = "") -> 
     return _switched_on(found, rules, namespace or new.namespace)
 
 
+_AFFINITY_PARENTS = frozenset(
+    {
+        "spec",
+        "spec.affinity",
+        "spec.affinity.nodeAffinity",
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+    }
+)
+"""Where one of these is no map (or list) there is nothing that an expression could be added to; validate says so."""
+
+
 def _switched_on(repairs: Iterator[Repair], rules: Rules, namespace: str) -> tuple[Repair, ...]:
     return tuple(repair for repair in repairs if rules.modes.mode(repair.family, namespace) is not Mode.OFF)
 
@@ -54,6 +66,7 @@ def _repairs(case: Case) -> Iterator[Repair]:
     yield from _annotations(case)
     if (
         case.dialect.node_label is not None
+        and not any(fault.path in _AFFINITY_PARENTS for fault in case.pod.malformed)
         and case.is_exactly_marked
         and not case.pod.node_name  # the kubelet checks affinity again: a bound pod would be refused there
         and case.pod.owner_kind != DAEMON_SET  # its pods are tied to a node each

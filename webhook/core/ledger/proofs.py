@@ -237,6 +237,9 @@ def _change_for_ever(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> str:
     machine, kind = verdict.machine, verdict.kind
     if machine is None or kind is None:
         return ""
+    asked_resources = {name for container in pod.demand.containers for name, count in container.devices if count}
+    if not asked_resources <= {layout.resource for layout in machine.devices}:
+        return ""  # it lacks the resource, whatever the order or the number
     for words, demand in _variants(pod.demand, _most_cpus(machine, NodeState.empty(machine), pod.demand)):
         if ledger.charges.takes_empty(kind, machine, demand):
             return f"An empty machine would take it {words}."
@@ -256,6 +259,11 @@ def _most_cpus(machine: Machine, state: NodeState, demand: PodDemand) -> Callabl
         return room.get(("numa", resource, 1, count) if count else ("numa", "", 1, 0), 0) - 1
 
     return most
+
+
+# Fewer devices that a change may name. No machine has more on its NUMA nodes than this by far, and a pod may ask for
+# any number, however absurd: each trial is a search, and they all run under the ledger's lock.
+MOST_DEVICES_TRIED = 16
 
 
 def _variants(demand: PodDemand, most_cpus: Callable[[int], int]) -> Iterator[tuple[str, PodDemand]]:
@@ -279,7 +287,7 @@ def _variants(demand: PodDemand, most_cpus: Callable[[int], int]) -> Iterator[tu
     if widest is None:
         return
     for resource, count in widest.devices:
-        for fewer in range(count - 1, 0, -1):
+        for fewer in range(min(count - 1, MOST_DEVICES_TRIED), 0, -1):
             changed = replace(
                 widest, devices=tuple((name, fewer if name == resource else n) for name, n in widest.devices)
             )
