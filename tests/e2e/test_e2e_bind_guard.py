@@ -119,6 +119,84 @@ class TestSteering:
         world.until(lambda: world.running("moved"), "the steered pod", 60)
         assert world.pod("moved")["spec"]["nodeName"] == "single-4"
 
+    def test_a_pod_whose_volume_is_tied_to_the_refused_node_waits_there(self, world):
+        # The scheduler ties a late-bound volume before the binding that we turn back: the pod cannot move any more.
+        volume_class = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "late"},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+        common = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"]}
+        node = only_on("single-5")["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "disk"},
+            "spec": {
+                **common,
+                "capacity": {"storage": "1Gi"},
+                "local": {"path": "/disk"},
+                "nodeAffinity": {"required": node},
+            },
+        }
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "disk", "namespace": NAMESPACE},
+            "spec": {**common, "resources": {"requests": {"storage": "1Gi"}}},
+        }
+        world.plane.apply([volume_class, volume, claim])
+        world.create(half("one", "single-5"), half("two", "single-5"))
+        world.until(lambda: world.running("one", "two"), "the first two")
+        pod = gpu_pod("tied", 2, 8, volumes=[{"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}])
+        pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "disk", "mountPath": "/disk"}]
+        world.create(pod)
+
+        def turned_back():
+            conditions = world.pod("tied")["status"].get("conditions", ())
+            return any("BINDING_WOULD_FAIL" in condition.get("message", "") for condition in conditions)
+
+        world.until(turned_back, "a refusal in the pod's condition", 30)
+        world.plane.kubectl("delete", "pod", "one", "-n", NAMESPACE, "--wait=true", check=True)
+        world.until(lambda: world.running("tied"), "the tied pod", 60)
+        assert world.pod("tied")["spec"]["nodeName"] == "single-5"
+
+    def test_spread_constraints_are_the_schedulers_and_the_pod_gets_where_both_agree(self, world):
+        labels = {"app": "spread"}
+        constraint = {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": labels},
+            "nodeAffinityPolicy": "Honor",
+        }
+        world.create(half("one", "single-2"), half("two", "single-2"))
+        world.until(lambda: world.running("one", "two"), "the first two")
+        allowed = ("single-2", "single-3", "single-4")
+        for number in range(2):
+            pod = gpu_pod(f"spread-{number}", 2, 8, topologySpreadConstraints=[constraint], **only_on(*allowed))
+            pod["metadata"]["labels"] = labels
+            world.create(pod)
+        world.until(lambda: world.running("spread-0", "spread-1"), "the spread pods", 60)
+        nodes = {world.pod(f"spread-{number}")["spec"]["nodeName"] for number in range(2)}
+        assert nodes == {"single-3", "single-4"}
+
+    def test_a_preemption_keeps_its_own_nomination(self, world):
+        high = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 1000,
+        }
+        world.plane.apply([high])
+        world.create(*(gpu_pod(f"low-{number}", 4, 8, **only_on("single-1")) for number in range(2)))
+        world.until(lambda: world.running("low-0", "low-1"), "the low ones")
+        world.create(gpu_pod("high", 4, 8, priorityClassName="high", **only_on("single-1")))
+        world.until(lambda: world.running("high"), "the preempting pod", 40)
+        assert len(world.pods()) == 2
+
 
 @pytest.mark.usefixtures("clean")
 class TestCrowd:

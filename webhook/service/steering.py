@@ -11,6 +11,10 @@ moment counts: after the failure of this try stands in the pod's condition, and 
    ports): it is shunned for this pod for ``SHUN_SECONDS``, and after ``MOST_SHUNNED`` nodes the pod is left alone.
 4. A nomination that is wiped without a refusal of ours (another plugin failed, our patch met the scheduler's) is set
    again ``MOST_WIPED`` times; then rule 3 applies.
+5. A pod for which nothing fitted waits; when room is freed it is nominated there at once (``service.book``).
+
+A pod whose late-bound volume is tied to the refused node cannot move, and the ledger knows nothing of volumes: the
+scheduler passes every other node over (rule 3), and the pod is bound where its volume is once there is room again.
 """
 
 from dataclasses import dataclass, replace
