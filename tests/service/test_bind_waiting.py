@@ -29,19 +29,19 @@ class Follower:
         self.waits = ()
         self.found_places = []
 
-    def shunned(self, uid, tried, now_seconds):  # noqa: ARG002 - the protocol's
+    def shunned(self, uid, tried, now_seconds):
         return self.nodes
 
-    def refused(self, pod, node, steer_to, now_seconds):  # noqa: ARG002 - the protocol's
+    def refused(self, pod, node, steer_to, now_seconds):
         self.refusals.append((pod.uid, node, steer_to))
 
     def heard(self, event, now_seconds):
         pass
 
-    def waiting(self, node, now_seconds):  # noqa: ARG002 - the protocol's
+    def waiting(self, node, now_seconds):
         return self.waits
 
-    def found(self, uid, node, now_seconds):  # noqa: ARG002 - the protocol's
+    def found(self, uid, node, now_seconds):
         self.found_places.append((uid, node))
 
 

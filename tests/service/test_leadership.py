@@ -36,14 +36,14 @@ class Ballot:
         self.released = 0
         self.before_answer = lambda: None
 
-    def try_once(self, monotonic_seconds, wall_seconds):  # noqa: ARG002 - the protocol's
+    def try_once(self, monotonic_seconds, wall_seconds):
         self.rounds += 1
         self.before_answer()
         if isinstance(self.outcome, ClusterError):
             raise self.outcome
         return self.outcome
 
-    def release(self, wall_seconds):  # noqa: ARG002 - the protocol's
+    def release(self, wall_seconds):
         self.released += 1
 
 
