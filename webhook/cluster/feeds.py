@@ -3,14 +3,14 @@
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from webhook.cluster.client import Client, Json
 from webhook.cluster.node_board import NodeBoard
 from webhook.core.ledger.events import LedgerEvent, PodGone, PodSeen, PodsListed
 from webhook.core.ledger.records import PodRecord
-from webhook.wire.devices import read_node_devices
-from webhook.wire.node_topologies import read_node_topology
+from webhook.wire.devices import NodeDevices, read_node_devices
+from webhook.wire.node_topologies import NodeTopology, read_node_topology
 from webhook.wire.nodes import read_node
 from webhook.wire.pod_records import read_pod_record
 from webhook.wire.pod_results import read_result
@@ -27,6 +27,18 @@ _VERSIONS: Final = ("v1alpha2", "v1alpha1")
 """Served versions that we read, best first; any other is taken as the API server prefers."""
 
 Apply = Callable[[Sequence[LedgerEvent]], None]
+
+
+class OfANode(Protocol):
+    """What a source tells of one node; its name is the node's."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        ...
+
+
+Told = TypeVar("Told", bound=OfANode)
 
 
 class PodReceiver:
@@ -146,12 +158,19 @@ class NodeReceiver:
             self._board.node_seen(reading)
 
 
-class TopologyReceiver:
-    """NodeResourceTopologies into the board."""
+class SourceReceiver(Generic[Told]):
+    """A source that tells one thing of each node (NodeResourceTopologies, Koordinator's Devices) into the board."""
 
-    def __init__(self, board: NodeBoard) -> None:
-        """Tell ``board``."""
-        self._board = board
+    def __init__(
+        self,
+        read: Callable[[Json], Told],
+        seen: Callable[[str, Told | None], None],
+        all_listed: Callable[[frozenset[str]], None],
+    ) -> None:
+        """Read items by ``read`` and tell the board by ``seen`` (None: removed) and, after a list, ``all_listed``."""
+        self._read = read
+        self._seen = seen
+        self._all_listed = all_listed
         self._listing: set[str] = set()
 
     def list_begins(self) -> None:
@@ -161,47 +180,28 @@ class TopologyReceiver:
     def listed(self, items: list[Any]) -> None:
         """Take a page."""
         for item in items:
-            topology = read_node_topology(item)
-            self._listing.add(topology.name)
-            self._board.topology_seen(topology.name, topology)
+            told = self._read(item)
+            self._listing.add(told.name)
+            self._seen(told.name, told)
 
     def list_ends(self) -> None:
         """Whatever was not listed is gone."""
-        self._board.topologies_listed(frozenset(self._listing))
+        self._all_listed(frozenset(self._listing))
 
     def changed(self, kind: str, item: Json) -> None:
         """Take one change."""
-        topology = read_node_topology(item)
-        self._board.topology_seen(topology.name, None if kind == "DELETED" else topology)
+        told = self._read(item)
+        self._seen(told.name, None if kind == "DELETED" else told)
 
 
-class DeviceReceiver:
-    """Koordinator's Devices into the board."""
+def topology_receiver(board: NodeBoard) -> SourceReceiver[NodeTopology]:
+    """Return the receiver of NodeResourceTopologies."""
+    return SourceReceiver(read_node_topology, board.topology_seen, board.topologies_listed)
 
-    def __init__(self, board: NodeBoard) -> None:
-        """Tell ``board``."""
-        self._board = board
-        self._listing: set[str] = set()
 
-    def list_begins(self) -> None:
-        """Begin to collect names."""
-        self._listing = set()
-
-    def listed(self, items: list[Any]) -> None:
-        """Take a page."""
-        for item in items:
-            devices = read_node_devices(item)
-            self._listing.add(devices.name)
-            self._board.devices_seen(devices.name, devices)
-
-    def list_ends(self) -> None:
-        """Whatever was not listed is gone."""
-        self._board.devices_listed(frozenset(self._listing))
-
-    def changed(self, kind: str, item: Json) -> None:
-        """Take one change."""
-        devices = read_node_devices(item)
-        self._board.devices_seen(devices.name, None if kind == "DELETED" else devices)
+def device_receiver(board: NodeBoard) -> SourceReceiver[NodeDevices]:
+    """Return the receiver of Koordinator's Devices."""
+    return SourceReceiver(read_node_devices, board.devices_seen, board.devices_listed)
 
 
 def topology_path(client: Client) -> str:

@@ -11,11 +11,11 @@ from webhook.cluster.feeds import (
     DEVICES_PATH,
     NODES_PATH,
     PODS_PATH,
-    DeviceReceiver,
     NodeReceiver,
     PodReceiver,
-    TopologyReceiver,
+    device_receiver,
     topology_path,
+    topology_receiver,
 )
 from webhook.cluster.node_board import NodeBoard
 from webhook.cluster.pulse import Pulse, PulseState
@@ -74,8 +74,8 @@ class Feeding:
         pod_receiver = PodReceiver(self._apply, clock.wall_seconds, self._after_list)
         self._watches: dict[str, Watch] = {}
         for pulse, path, receiver, may_be_absent in (
-            (topologies, lambda: topology_path(client), TopologyReceiver(self._board), True),
-            (devices, DEVICES_PATH, DeviceReceiver(self._board), True),
+            (topologies, lambda: topology_path(client), topology_receiver(self._board), True),
+            (devices, DEVICES_PATH, device_receiver(self._board), True),
             (nodes, NODES_PATH, NodeReceiver(self._board), False),
             (pods, PODS_PATH, pod_receiver, False),
         ):
