@@ -18,7 +18,10 @@ from certs.names import Names
 _BEGIN = b"-----BEGIN CERTIFICATE-----"
 _END = b"-----END CERTIFICATE-----"
 _LARGEST_PEM_BYTES = 1 << 20  # a Secret may hold 1 MiB in all (Kubernetes, "MaxSecretSize")
-_LARGEST_BACKDATE = timedelta(minutes=5)  # clock skew between nodes; kube-controller-manager's signer uses the same
+_LARGEST_BACKDATE = timedelta(hours=1)
+"""For clocks that are behind: a replica refuses a pair that its own clock calls not yet valid, while the rotator goes
+on and ends the old trust minutes later. kube-controller-manager's signer grants 5 minutes; a clock that is off by a
+time zone is off by an hour."""
 _BACKDATE_SHARE = 10  # and never more than a tenth of the lifetime, or a short certificate would be born old
 _PARSE_FAULTS = (
     ValueError,

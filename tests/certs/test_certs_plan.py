@@ -120,7 +120,7 @@ def test_the_next_look(held: Holdings, facts: dict, now: datetime, wanted: datet
     found = plan(Facts(held, **facts), POLICY, now)
 
     assert found.action is Action.KEEP
-    assert abs(found.look_at - wanted) < seconds(300), "the backdating of five minutes"
+    assert abs(found.look_at - wanted) < seconds(3600), "the backdating of an hour"
     assert found.look_at >= now
 
 

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 EXIT_FAULTY: Final = 1
 EXIT_BROKEN: Final = 3
+LOOKS: Final = 3
+"""Within the delay that replicas are granted: the look at the Secret, then the server's at its files, and room."""
 _PLACE = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
@@ -37,6 +40,14 @@ _dns = click.option("--dns", multiple=True, help="One more DNS name.")
 _ip = click.option("--ip", multiple=True, help="One more IP address.")
 _days = click.option("--days", type=float, default=90.0, show_default=True, help="Lifetime of a certificate.")
 _authority_days = click.option("--authority-days", type=float, default=1825.0, help="Of an authority (1825).")
+_propagation = click.option(
+    "--propagation",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=90.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How late a replica may see a change: an overlap waits so long, and a loop looks three times as often.",
+)
 
 
 @click.group(short_help="Show, rotate, mint and keep the serving certificate.")
@@ -71,16 +82,17 @@ def rotate(arguments: Sequence[str]) -> None:
 def show_cluster(*, secret: str, kubeconfig: str | None) -> None:
     """Print what the Secret holds and what is wrong with it; exit code 1 with a fault, 3 without a certificate."""
     from certs.holdings import holdings_of  # noqa: PLC0415 - a quick --help
-    from certs.moments import utc_now  # noqa: PLC0415 - as above
     from certs.show import shown  # noqa: PLC0415 - as above
     from certs.store import StoreError  # noqa: PLC0415 - as above
     from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
+    from webhook.service.server_clock import ServerClock  # noqa: PLC0415 - as above
 
+    client = _client(kubeconfig)
     try:
-        data = ClusterSecretStore(_client(kubeconfig), *_place(secret)).read().data
+        data = ClusterSecretStore(client, *_place(secret)).read().data
     except StoreError as error:
         _end(str(error))
-    result = shown(holdings_of(data), utc_now())
+    result = shown(holdings_of(data), ServerClock(client)())
     click.echo("\n".join(result.lines))
     if not data:
         sys.exit(EXIT_BROKEN)
@@ -99,6 +111,7 @@ def show_cluster(*, secret: str, kubeconfig: str | None) -> None:
 @_ip
 @_days
 @_authority_days
+@_propagation
 def rotate_cluster(
     *,
     secret: str,
@@ -110,25 +123,29 @@ def rotate_cluster(
     ip: Sequence[str],
     days: float,
     authority_days: float,
+    propagation: float,
 ) -> None:
     """Do one step; ``--ask`` begins a change ahead of its time, and the loop beside the servers finishes it.
 
     Give the names, lifetimes and configurations that the loop was given.
     """
-    from certs.moments import in_words, utc_now  # noqa: PLC0415 - a quick --help
+    from certs.moments import in_words  # noqa: PLC0415 - a quick --help
     from certs.plan import Asked  # noqa: PLC0415 - as above
     from certs.rotate import Rotator  # noqa: PLC0415 - as above
     from certs.steps import Outcome  # noqa: PLC0415 - as above
     from webhook.cluster.configurations import ClusterConfigurationStore  # noqa: PLC0415 - as above
     from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
+    from webhook.service.server_clock import ServerClock  # noqa: PLC0415 - as above
 
     namespace, name = _place(secret)
     if configurations is None:
         raise click.UsageError("Give --configurations as well: trust moves with the certificate.")
-    policy = _policy(namespace=namespace, services=services, dns=dns, ip=ip, days=days, authority_days=authority_days)
+    policy = _policy(_names(namespace, services, dns, ip), days, authority_days, propagation)
     client = _client(kubeconfig)
-    secrets = ClusterSecretStore(client, namespace, name)
-    step = Rotator(secrets, ClusterConfigurationStore(client, configurations), policy).step(utc_now(), Asked(ask))
+    rotator = Rotator(
+        ClusterSecretStore(client, namespace, name), ClusterConfigurationStore(client, configurations), policy
+    )
+    step = rotator.step(ServerClock(client)(), Asked(ask))
     click.echo(f"{step.action.value}: {step.reason} Look again at {in_words(step.look_at)}.")
     if step.outcome is not Outcome.DONE:
         _end(step.error)
@@ -151,6 +168,7 @@ def rotate_cluster(
 @_ip
 @_days
 @_authority_days
+@_propagation
 @click.option("--once", is_flag=True, help="End as soon as a pair lies in the directory.")
 def keep(
     *,
@@ -164,6 +182,7 @@ def keep(
     ip: Sequence[str],
     days: float,
     authority_days: float,
+    propagation: float,
     once: bool,
 ) -> None:
     """Keep looking after the certificate until a signal ends it."""
@@ -173,9 +192,7 @@ def keep(
         raise click.UsageError("Give --directory: there is nothing else to do.")
     namespace, name = _place(secret)
     policy = (
-        _policy(namespace=namespace, services=services, dns=dns, ip=ip, days=days, authority_days=authority_days)
-        if duty == "keep"
-        else None
+        _policy(_names(namespace, services, dns, ip), days, authority_days, propagation) if duty == "keep" else None
     )
     keeper = _keeper(
         client=_client(kubeconfig),
@@ -184,6 +201,7 @@ def keep(
         policy=policy,
         directory=directory,
         duty=duty,
+        propagation_seconds=propagation,
     )
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -208,6 +226,7 @@ def _keeper(
     policy: "Policy | None",
     directory: str | None,
     duty: str,
+    propagation_seconds: float,
 ) -> "CertificateKeeper":
     from certs.directory import DirectoryStore  # noqa: PLC0415 - a quick --help
     from certs.rotate import Rotator  # noqa: PLC0415 - as above
@@ -216,36 +235,38 @@ def _keeper(
     from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
     from webhook.service.certificates import CertificateKeeper, Follower  # noqa: PLC0415 - as above
     from webhook.service.logs import open_log  # noqa: PLC0415 - as above
+    from webhook.service.server_clock import ServerClock  # noqa: PLC0415 - as above
 
+    propagation = timedelta(seconds=propagation_seconds)
     secrets = ClusterSecretStore(client, *place)
     stepper: Stepper
     if policy is not None:
         stepper = Rotator(secrets, ClusterConfigurationStore(client, configurations), policy)
     elif duty == "trust":
-        stepper = TrustKeeper(secrets, ClusterConfigurationStore(client, configurations))
+        stepper = TrustKeeper(
+            secrets,
+            ClusterConfigurationStore(client, configurations),
+            propagation=propagation,
+            look_every=propagation / LOOKS,
+        )
     else:
-        stepper = Follower(secrets)
+        stepper = Follower(secrets, propagation / LOOKS)
     files = DirectoryStore(Path(directory)) if directory is not None else None
-    return CertificateKeeper(stepper, files, open_log(sys.stderr.buffer, "info"))
+    log = open_log(sys.stderr.buffer, "info")
+    return CertificateKeeper(stepper, files, log, ServerClock(client, log))
 
 
-def _policy(
-    *,
-    namespace: str,
-    services: Sequence[str],
-    dns: Sequence[str],
-    ip: Sequence[str],
-    days: float,
-    authority_days: float,
-) -> "Policy":
+def _policy(names: "Names", days: float, authority_days: float, propagation_seconds: float) -> "Policy":
     from certs.mint import lifetime_of  # noqa: PLC0415 - a quick --help
     from certs.policy import Policy  # noqa: PLC0415 - as above
 
     try:
         return Policy(
-            names=_names(namespace, services, dns, ip),
+            names=names,
             leaf_lifetime=lifetime_of(days),
             authority_lifetime=lifetime_of(authority_days),
+            propagation=timedelta(seconds=propagation_seconds),
+            look_every=timedelta(seconds=propagation_seconds / LOOKS),
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -254,7 +275,10 @@ def _policy(
 def _names(namespace: str, services: Sequence[str], dns: Sequence[str], ip: Sequence[str]) -> "Names":
     from certs.names import names_of, service_names  # noqa: PLC0415 - a quick --help
 
-    return names_of([*(name for each in services for name in service_names(each, namespace).dns), *dns], ip)
+    try:
+        return names_of([*(name for each in services for name in service_names(each, namespace).dns), *dns], ip)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _client(kubeconfig: str | None) -> "Client":

@@ -7,6 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -49,11 +52,23 @@ LINE_BYTES: Final = 16 << 20
 """A watch event is one object; etcd takes 1.5 MB, JSON text may be a few times that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an answer's ``Date`` header said, and when it came by our monotonic clock."""
+
+    moment: datetime
+    """The API server's, UTC; in whole seconds, so that up to one second is missing."""
+    monotonic_seconds: float
+
+
 class Client:
     """Requests to one API server; every call may be made from any thread, and ends in time.
 
     Every method raises ``ClusterError`` and nothing else.
     """
+
+    told: Told | None = None
+    """The API server's clock, as of the last answer of any kind; None before the first."""
 
     def __init__(self, configuration: Configuration) -> None:
         """Speak to ``configuration.host`` with the identity in it; no connection is made yet."""
@@ -185,7 +200,7 @@ class Client:
         if payload is not None:
             headers["Content-Type"] = content_type
         try:
-            return self._pool.request(
+            response = self._pool.request(
                 method,
                 f"{self._host}{path}{_encoded(query)}",
                 body=payload,
@@ -197,6 +212,10 @@ class Client:
             )
         except (HTTPError, OSError) as error:
             raise _broken(error, f"{method} {path}") from error
+        moment = _moment(response.headers.get("Date", ""))
+        if moment is not None:
+            self.told = Told(moment, time.monotonic())
+        return response
 
     def _authorization(self) -> dict[str, str]:
         # The package refreshes a token where it hands it out, without a lock of its own.
@@ -279,6 +298,15 @@ class LineStream:
             self._response.shutdown()  # wakes a thread that waits in recv; close alone does not
         except (HTTPError, OSError, ValueError, RuntimeError):
             self._response.close()
+
+
+def _moment(date: str) -> datetime | None:
+    """Return the moment of a ``Date`` header; None where it names none, or no zone."""
+    try:
+        moment = parsedate_to_datetime(date)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo is not None else None
 
 
 def _encoded(query: Query | None) -> str:

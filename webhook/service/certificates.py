@@ -45,7 +45,7 @@ class Follower:
 
     secrets: SecretStore
     look_every: timedelta = timedelta(seconds=30)
-    """Well below the 90 s that the rotation grants replicas to see a change."""
+    """A third of the 90 s that the rotation grants replicas: the look, the server's own look at its files, and room."""
 
     def step(self, now: datetime) -> Step:
         """Return what the Secret holds. Never raises for what the store reports."""
@@ -69,7 +69,10 @@ class CertificateKeeper:
         log: FilteringBoundLogger,
         clock: Clock = utc_now,
     ) -> None:
-        """Take the collaborators; without ``files`` nothing is laid down."""
+        """Take the collaborators; without ``files`` nothing is laid down.
+
+        ``clock`` should be the API server's (``server_clock``), by which certificates are judged.
+        """
         self._stepper = stepper
         self._files = files
         self._log = log

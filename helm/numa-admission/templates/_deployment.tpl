@@ -205,6 +205,7 @@ args:
   {{- if ne .duty "follow" }}
   - --configurations={{ $fullname }}
   {{- end }}
+  - --propagation={{ $values.certificates.propagationSeconds }}
   {{- if eq .duty "keep" }}
   - --service={{ $fullname }}-rules
   {{- if $values.ledger.enabled }}
