@@ -13,9 +13,11 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from controlplane.binaries import Binaries, locate  # noqa: E402 - the path is set above
+from controlplane.binaries import HELM, Binaries, locate  # noqa: E402 - the path is set above
 from controlplane.plane import ControlPlane  # noqa: E402 - as above
 from controlplane.starting import ALL_COMPONENTS, needed_programs, start  # noqa: E402 - as above
+from support_pods import unique  # noqa: E402 - as above
+from support_release import Release  # noqa: E402 - as above
 from support_server import WebhookServer, running_server  # noqa: E402 - as above
 
 REQUIRE = "NUMA_ADMISSION_REQUIRE_E2E"
@@ -28,16 +30,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.e2e)
 
 
-@pytest.fixture(scope="session")
-def control_plane_binaries() -> Binaries:
-    """The programs of a whole control plane; without them the test is skipped, or fails where they are required."""
-    binaries = locate(os.environ)
-    missing = binaries.missing(needed_programs(ALL_COMPONENTS))
+def require_programs(binaries: Binaries, *names: str) -> None:
+    """Skip the test where one of the programs is missing, or fail it where they are required."""
+    missing = binaries.missing(names)
     if missing:
         sentence = f"{', '.join(missing)} not found in {binaries.folder}: run `make controlplane` once to build them."
         if os.environ.get(REQUIRE) == "1":
             pytest.fail(f"{sentence} ({REQUIRE}=1 demands these tests.)", pytrace=False)
         pytest.skip(sentence)
+
+
+@pytest.fixture(scope="session")
+def require() -> Callable[..., None]:
+    """`require(binaries, "helm")` skips the test where a program is missing, or fails it where all are demanded."""
+    return require_programs
+
+
+@pytest.fixture(scope="session")
+def control_plane_binaries() -> Binaries:
+    """The programs of a whole control plane; without them the test is skipped, or fails where they are required."""
+    binaries = locate(os.environ)
+    require_programs(binaries, *needed_programs(ALL_COMPONENTS))
     return binaries
 
 
@@ -71,3 +84,13 @@ def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
             return stack.enter_context(running_server(folder, settings=settings, extra=extra))
 
         yield serve
+
+
+@pytest.fixture
+def release(control_plane: ControlPlane) -> Iterator[Release]:
+    """A namespace for a release of the chart; whatever is left of it goes at the end."""
+    require_programs(control_plane.binaries, HELM)
+    one = Release(control_plane, unique("numa"), unique("numa-system"))
+    control_plane.create_namespace(one.namespace)
+    yield one
+    one.remove()

@@ -5,7 +5,6 @@ container ports become free ports of loopback, and the service account's token b
 (a client in a pod finds both at a fixed path, which a process cannot have).
 """
 
-import base64
 import random
 import re
 import socket
@@ -23,6 +22,7 @@ import yaml
 from controlplane.plane import ControlPlane, scrubbed_environment
 from controlplane.processes import Fleet, Running, StartError, start_process, wait_until
 from support_server import PROGRAM
+from support_volumes import Volume
 
 READY_SECONDS = 60.0
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
@@ -39,6 +39,12 @@ class LocalPod:
     folder: Path
     ports: Mapping[int, int]
     """Container port to the port of loopback that stands for it."""
+    volumes: tuple[Volume, ...]
+
+    def refresh_volumes(self) -> None:
+        """Bring changed ConfigMaps and Secrets into the containers, as a kubelet does within some 90 s."""
+        for each in self.volumes:
+            each.fill()
 
     def stop(self) -> None:
         """End all containers as a deleted pod's."""
@@ -68,8 +74,11 @@ def start_pod(plane: ControlPlane, deployment: Mapping[str, Any], folder: Path, 
     spec = deployment["spec"]["template"]["spec"]
     namespace = deployment["metadata"]["namespace"]
     folder.mkdir(parents=True)
-    volumes = {each["name"]: _volume(plane, namespace, folder, each) for each in spec["volumes"]}
-    place = _Place(plane, namespace, spec["serviceAccountName"], folder, volumes, ports)
+    volumes = [Volume(plane, namespace, each, folder / "volumes" / each["name"]) for each in spec["volumes"]]
+    for each in volumes:
+        each.fill()
+    paths = {each.wanted["name"]: each.path for each in volumes}
+    place = _Place(plane, namespace, spec["serviceAccountName"], folder, paths, ports)
     for container in spec.get("initContainers", ()):
         running = _start(place, container)
         code = running.process.wait(READY_SECONDS)
@@ -83,7 +92,7 @@ def start_pod(plane: ControlPlane, deployment: Mapping[str, Any], folder: Path, 
     except BaseException:
         fleet.stop_all()
         raise
-    return LocalPod(fleet, folder, ports)
+    return LocalPod(fleet, folder, ports, tuple(volumes))
 
 
 def quiet_ports(count: int) -> tuple[int, ...]:
@@ -106,32 +115,19 @@ def quiet_ports(count: int) -> tuple[int, ...]:
 
 
 def local_ports(deployment: Mapping[str, Any], admission_port: int | None = None) -> dict[int, int]:
-    """A free port for each of the containers' ports; the admission port may be given."""
+    """A free port for each of the containers' ports; the admission port may be given. Host ports are what they are."""
     wanted = {
         port["containerPort"]: port["name"]
         for container in deployment["spec"]["template"]["spec"]["containers"]
         for port in container.get("ports", ())
     }
+    if deployment["spec"]["template"]["spec"].get("hostNetwork"):
+        return {number: number for number in wanted}
     free = dict(zip(wanted, quiet_ports(len(wanted)), strict=True))
     return {
         number: admission_port if admission_port and name == "admission" else free[number]
         for number, name in wanted.items()
     }
-
-
-def _volume(plane: ControlPlane, namespace: str, folder: Path, volume: Mapping[str, Any]) -> Path:
-    """Make the folder of a volume and fill it from the cluster."""
-    path = folder / "volumes" / volume["name"]
-    path.mkdir(parents=True)
-    if "configMap" in volume:
-        data = plane.get(f"/api/v1/namespaces/{namespace}/configmaps/{volume['configMap']['name']}").get("data") or {}
-        for name, text in data.items():
-            (path / name).write_text(text)
-    if "secret" in volume:
-        data = plane.get(f"/api/v1/namespaces/{namespace}/secrets/{volume['secret']['secretName']}").get("data") or {}
-        for item in volume["secret"]["items"]:
-            (path / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
-    return path
 
 
 def _start(place: _Place, container: Mapping[str, Any]) -> Running:
