@@ -1,8 +1,9 @@
 """Pods of a rendered Deployment as local processes: their own command, arguments, environment and files.
 
 There is no kubelet and no container runtime here, so this does their part, and only that: volumes become folders,
-container ports become free ports of loopback, and the service account's token becomes a kubeconfig with that same token
-(a client in a pod finds both at a fixed path, which a process cannot have).
+the pod's address and ports become ones of loopback, and the service account's token becomes a kubeconfig with that same
+token (a client in a pod finds both at a fixed path, which a process cannot have). `support_kubelet` does it for every
+pod that is bound.
 """
 
 import random
@@ -12,7 +13,7 @@ import sys
 import urllib.request
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -57,13 +58,19 @@ class LocalPod:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
+    """Where a pod's containers run."""
+
     plane: ControlPlane
     namespace: str
     account: str
     folder: Path
     volumes: Mapping[str, Path]
     ports: Mapping[int, int]
+    address: str = LOOPBACK
+    """The address of loopback that stands for the pod's."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """What the pod is told of itself (fieldRef); what is not named here is the address."""
 
 
 def start_pod(plane: ControlPlane, deployment: Mapping[str, Any], folder: Path, ports: Mapping[int, int]) -> LocalPod:
@@ -78,16 +85,16 @@ def start_pod(plane: ControlPlane, deployment: Mapping[str, Any], folder: Path, 
     for each in volumes:
         each.fill()
     paths = {each.wanted["name"]: each.path for each in volumes}
-    place = _Place(plane, namespace, spec["serviceAccountName"], folder, paths, ports)
+    place = Place(plane, namespace, spec["serviceAccountName"], folder, paths, ports)
     for container in spec.get("initContainers", ()):
-        running = _start(place, container)
+        running = start_container(place, container)
         code = running.process.wait(READY_SECONDS)
         assert code == 0, f"init container {container['name']} ended with {code}:\n{running.log_tail()}"
         running.kill()
     fleet = Fleet()
     try:
         for container in spec["containers"]:
-            running = fleet.add(_start(place, container))
+            running = fleet.add(start_container(place, container))
             _wait_ready(running, container, ports)
     except BaseException:
         fleet.stop_all()
@@ -130,14 +137,15 @@ def local_ports(deployment: Mapping[str, Any], admission_port: int | None = None
     }
 
 
-def _start(place: _Place, container: Mapping[str, Any]) -> Running:
+def start_container(place: Place, container: Mapping[str, Any]) -> Running:
+    """Start a container's process; its log is NAME.log in the pod's folder, a restarted one goes on in it."""
     mounts = {mount["mountPath"]: place.volumes[mount["name"]] for mount in container.get("volumeMounts", ())}
     words = [*container["command"], *container.get("args", ())]
-    command = [_local(word, mounts, place.ports) for word in words]
+    command = [_local(word, mounts, place) for word in words]
     command[0] = PROGRAMS[command[0]]
     environment = {
         **scrubbed_environment(place.folder),
-        **{each["name"]: each.get("value", LOOPBACK) for each in container.get("env", ())},
+        **{each["name"]: each.get("value") or _told(place, each) for each in container.get("env", ())},
         "TMPDIR": str(mounts["/tmp"]),  # noqa: S108 - the container's
         # The image has the package installed; here it is found beside the tests.
         "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -151,13 +159,17 @@ def _start(place: _Place, container: Mapping[str, Any]) -> Running:
     return start_process(container["name"], command, log, environment)
 
 
-def _local(word: str, mounts: Mapping[str, Path], ports: Mapping[int, int]) -> str:
-    """A word of the command line with the container's paths and ports replaced by ours, each once."""
+def _told(place: Place, variable: Mapping[str, Any]) -> str:
+    return place.fields.get(variable["valueFrom"]["fieldRef"]["fieldPath"], place.address)
+
+
+def _local(word: str, mounts: Mapping[str, Path], place: Place) -> str:
+    """A word of the command line with the container's paths, addresses and ports replaced by ours, each once."""
     paths = "|".join(re.escape(mount) for mount in sorted(mounts, key=len, reverse=True))
     if paths:
         word = re.sub(rf"(?<![^=])({paths})(?=/|$)", lambda found: str(mounts[found[1]]), word)
-    address = re.fullmatch(r"(.*=)?0\.0\.0\.0:(\d+)", word)
-    return f"{address[1] or ''}{LOOPBACK}:{ports[int(address[2])]}" if address else word
+    address = re.fullmatch(r"(.*=)?(?:0\.0\.0\.0|\$\(POD_IP\)):(\d+)", word)
+    return f"{address[1] or ''}{place.address}:{place.ports[int(address[2])]}" if address else word
 
 
 def pod_command(container: Mapping[str, Any]) -> list[str]:
@@ -210,10 +222,11 @@ def _wait_ready(running: Running, container: Mapping[str, Any], ports: Mapping[i
         return
     (number,) = [port["containerPort"] for port in container["ports"] if port["name"] == probe["httpGet"]["port"]]
     address = f"http://{LOOPBACK}:{ports[number]}{probe['httpGet']['path']}"
-    wait_until(lambda: _says_yes(address), what=f"a yes from {address}", within_seconds=READY_SECONDS, running=running)
+    wait_until(lambda: says_yes(address), what=f"a yes from {address}", within_seconds=READY_SECONDS, running=running)
 
 
-def _says_yes(address: str) -> bool:
+def says_yes(address: str) -> bool:
+    """Whether a GET of this address is answered with 200 now."""
     try:
         with urllib.request.urlopen(address, timeout=2) as answer:  # noqa: S310 - of loopback
             return bool(answer.status == 200)
