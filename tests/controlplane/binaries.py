@@ -15,10 +15,16 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 KUBECTL = "kubectl"
 HELM = "helm"
+PROMTOOL = "promtool"
+CERT_MANAGER = "cert-manager"
+# No program but a folder: the resource definitions (YAML) of cert-manager and of the Prometheus operator.
+DEFINITIONS = "crds"
 
 KUBERNETES_PROGRAMS = (APISERVER, KUBECTL, CONTROLLER_MANAGER, SCHEDULER)
-# In the order of the build: what a first test needs comes first.
+# What a control plane and the chart on it are made of, in the order of the build: what a first test needs comes first.
 ALL_PROGRAMS = (ETCD, *KUBERNETES_PROGRAMS, HELM)
+# What the chart works with where a cluster has it; none of it depends on the version of Kubernetes.
+COMPANIONS = (PROMTOOL, CERT_MANAGER, DEFINITIONS)
 
 
 class MissingProgramError(Exception):
@@ -61,7 +67,16 @@ def wanted_version(environ: Mapping[str, str]) -> str:
 
 def locate(environ: Mapping[str, str]) -> Binaries:
     """The folder that the environment names (KUBEBUILDER_ASSETS), else the one in the user's cache, made or not."""
+    return _folder(environ, f"controlplane-{wanted_version(environ)}")
+
+
+def locate_companions(environ: Mapping[str, str]) -> Binaries:
+    """The folder of the companions, one for all versions of Kubernetes, unless KUBEBUILDER_ASSETS names another."""
+    return _folder(environ, "companions")
+
+
+def _folder(environ: Mapping[str, str], name: str) -> Binaries:
     if named := environ.get("KUBEBUILDER_ASSETS"):
         return Binaries(Path(named))
     cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Binaries(cache / "numa-admission" / f"controlplane-{wanted_version(environ)}")
+    return Binaries(cache / "numa-admission" / name)

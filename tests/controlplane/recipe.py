@@ -22,16 +22,26 @@ from pathlib import Path
 from controlplane.binaries import (
     ALL_PROGRAMS,
     APISERVER,
+    CERT_MANAGER,
+    COMPANIONS,
     DEFAULT_KUBERNETES_VERSION,
+    DEFINITIONS,
     ETCD,
     HELM,
     KUBERNETES_PROGRAMS,
+    PROMTOOL,
     Binaries,
     locate,
+    locate_companions,
     wanted_version,
 )
 
 MODULES = Path(__file__).parent / "gomod"
+# Our module, the one that it requires, and where that has its resource definitions.
+DEFINED = (
+    ("certmanager", "github.com/cert-manager/cert-manager", "deploy/crds"),
+    ("monitoring", "github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd"),
+)
 
 
 class BuildError(Exception):
@@ -40,14 +50,16 @@ class BuildError(Exception):
 
 def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     """Build the named programs (all, where none is named) that are not there yet; print their folder last."""
-    unknown = [name for name in arguments if name not in ALL_PROGRAMS]
+    every = (*ALL_PROGRAMS, *COMPANIONS)
+    unknown = [name for name in arguments if name not in every]
     if unknown:
-        say(f"There is no program {', '.join(unknown)} here; choose from {', '.join(ALL_PROGRAMS)}.")
+        say(f"There is no program {', '.join(unknown)} here; choose from {', '.join(every)}.")
         return 2
-    names = tuple(name for name in ALL_PROGRAMS if not arguments or name in arguments)
     try:
         binaries = locate(environ)
-        build(binaries, names, wanted_version(environ))
+        wanted = arguments or every
+        build(binaries, tuple(name for name in ALL_PROGRAMS if name in wanted), wanted_version(environ))
+        build_companions(locate_companions(environ), tuple(name for name in COMPANIONS if name in wanted))
     except (BuildError, ValueError, OSError) as error:
         say(str(error))
         return 1
@@ -62,10 +74,7 @@ def build(binaries: Binaries, names: tuple[str, ...], version: str) -> None:
     """Build those of the programs that the folder lacks; nothing is touched where it lacks none."""
     if not binaries.missing(names):
         return
-    if shutil.which("go") is None:
-        raise BuildError("Building the control plane needs Go 1.26 or later on the PATH (`go version`).")
-    binaries.folder.mkdir(parents=True, exist_ok=True)
-    with alone_in(binaries.folder):
+    with ready_to_build(binaries.folder):
         absent = binaries.missing(names)
         refuse_to_mix(binaries, absent, version)
         if ETCD in absent:
@@ -80,6 +89,22 @@ def build(binaries: Binaries, names: tuple[str, ...], version: str) -> None:
             go_build(MODULES / HELM, "helm.sh/helm/v4/cmd/helm", binaries.folder / HELM, stamp)
 
 
+def build_companions(binaries: Binaries, names: tuple[str, ...]) -> None:
+    """Build those of the companions that the folder lacks."""
+    if not binaries.missing(names):
+        return
+    with ready_to_build(binaries.folder):
+        absent = binaries.missing(names)
+        if PROMTOOL in absent:
+            package = "github.com/prometheus/prometheus/cmd/promtool"
+            # Its service discovery for all clouds would be most of the build.
+            go_build(MODULES / PROMTOOL, package, binaries.folder / PROMTOOL, {}, "remove_all_sd")
+        if CERT_MANAGER in absent:
+            go_build(MODULES / "certmanager", ".", binaries.folder / CERT_MANAGER, {})
+        if DEFINITIONS in absent:
+            copy_definitions(binaries.folder / DEFINITIONS)
+
+
 def refuse_to_mix(binaries: Binaries, absent: tuple[str, ...], version: str) -> None:
     """Raise BuildError where the folder's API server is of another version than what would be put beside it."""
     if binaries.missing((APISERVER,)) or not set(absent) & set(KUBERNETES_PROGRAMS):
@@ -92,19 +117,40 @@ def refuse_to_mix(binaries: Binaries, absent: tuple[str, ...], version: str) -> 
         )
 
 
-def go_build(module: Path, package: str, target: Path, stamp: Mapping[str, str]) -> None:
+def go_build(module: Path, package: str, target: Path, stamp: Mapping[str, str], tags: str = "") -> None:
     """Build one program of a module; it gets its name only when it is whole, so that a broken-off build leaves none."""
     say(f"Building {target.name} ...")
     started = time.monotonic()
     linker_flags = " ".join(["-s", "-w", *(f"-X {variable}={value}" for variable, value in stamp.items())])
     unfinished = target.with_name(f".{target.name}.unfinished")
-    command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", linker_flags, "-o", str(unfinished), package]
+    command = ["go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", linker_flags]
+    command += ["-o", str(unfinished), package]
     try:
         subprocess.run(command, cwd=module, env={**os.environ, "CGO_ENABLED": "0"}, check=True, stdout=sys.stderr)
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
     say(f"Built {target.name} in {time.monotonic() - started:.0f} s.")
+
+
+def copy_definitions(target: Path) -> None:
+    """Copy the resource definitions out of their modules; the folder gets its name only when it is whole."""
+    say(f"Copying {target.name} ...")
+    with tempfile.TemporaryDirectory(prefix=".crds.", dir=target.parent) as folder:
+        unfinished = Path(folder) / target.name
+        unfinished.mkdir()
+        for module, path, where in DEFINED:
+            for each in (Path(downloaded(MODULES / module, path)["Dir"]) / where).glob("*.yaml"):
+                shutil.copyfile(each, unfinished / each.name)
+        unfinished.replace(target)
+
+
+def downloaded(module: Path, path: str) -> dict[str, str]:
+    """Download a module that this folder's one requires, or PATH@VERSION; where its files are (`Dir`, `GoMod`)."""
+    command = ["go", "mod", "download", "-json", path]
+    done = subprocess.run(command, cwd=module, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
 
 
 def version_stamp(version: str) -> dict[str, str]:
@@ -134,9 +180,7 @@ def kubernetes_module(version: str) -> Iterator[Path]:
         say(f"Resolving the modules of Kubernetes {version} ...")
         # The download runs inside a module, for outside of one `go` may follow a workspace of the caller's.
         (module / "go.mod").write_text("module controlplane.test/kubernetes\n")
-        command = ["go", "mod", "download", "-json", f"k8s.io/kubernetes@{version}"]
-        download = subprocess.run(command, cwd=module, check=True, stdout=subprocess.PIPE, text=True)
-        upstream = Path(json.loads(download.stdout)["GoMod"]).read_text()
+        upstream = Path(downloaded(module, f"k8s.io/kubernetes@{version}")["GoMod"]).read_text()
         (module / "go.mod").write_text(kubernetes_go_mod(upstream, version))
         subprocess.run(["go", "mod", "tidy"], cwd=module, check=True, stdout=sys.stderr)
         yield module
@@ -161,8 +205,11 @@ def kubernetes_go_mod(upstream: str, version: str) -> str:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the folder's build lock; a second build waits here and then finds everything made."""
+def ready_to_build(folder: Path) -> Iterator[None]:
+    """Make the folder and hold its build lock; a second build waits here and then finds everything made."""
+    if shutil.which("go") is None:
+        raise BuildError("Building the control plane needs Go 1.26 or later on the PATH (`go version`).")
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -10,14 +10,20 @@ from controlplane import recipe
 from controlplane.binaries import (
     ALL_PROGRAMS,
     APISERVER,
+    CERT_MANAGER,
+    COMPANIONS,
     DEFAULT_KUBERNETES_VERSION,
+    DEFINITIONS,
     ETCD,
     KUBECTL,
     Binaries,
     MissingProgramError,
     locate,
+    locate_companions,
     wanted_version,
 )
+
+EVERYTHING = (*ALL_PROGRAMS, *COMPANIONS)
 
 UPSTREAM = """module k8s.io/kubernetes
 
@@ -73,6 +79,7 @@ def go_shim(tmp_path, monkeypatch):
         folder,
         "go",
         f'echo "$@" >> {folder}/calls\n'
+        f'[ "$1" != mod ] || exec echo \'{{"Dir": "{folder}/module"}}\'\n'
         'while [ "$1" != "-o" ]; do shift; done\n'
         'echo "#!/bin/sh" > "$2"; chmod +x "$2"\n'
         f"exit $(cat {folder}/code)",
@@ -106,6 +113,27 @@ def test_the_folder_is_the_named_one_else_the_users_cache(environ, folder):
     assert locate(environ) == Binaries(Path(folder))
 
 
+def test_the_companions_of_all_versions_are_in_one_folder():
+    """Unless the folder is named: then everything is in it."""
+    for version in ("v1.34.4", DEFAULT_KUBERNETES_VERSION):
+        environ = {"XDG_CACHE_HOME": "/c", "K8S_VERSION": version}
+        assert locate_companions(environ) == Binaries(Path("/c/numa-admission/companions"))
+    assert locate_companions({"KUBEBUILDER_ASSETS": "/a"}) == Binaries(Path("/a"))
+
+
+def test_resource_definitions_are_copied_out_of_their_modules(tmp_path, go_shim):
+    for _, _, where in recipe.DEFINED:
+        (go_shim / "module" / where).mkdir(parents=True)
+        (go_shim / "module" / where / f"of-{Path(where).parts[0]}.yaml").write_text(where)
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    assert recipe.main([DEFINITIONS], environ) == 0
+    folder = locate_companions(environ).path(DEFINITIONS)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        f"of-{Path(where).parts[0]}.yaml": where for _, _, where in recipe.DEFINED
+    }
+    assert not locate(environ).folder.exists()
+
+
 @pytest.mark.parametrize("version", ["1.37.2", "v1.37", "v1.37.2; true", "latest"])
 def test_a_version_that_is_none_is_refused(version):
     with pytest.raises(ValueError, match="reads like v1"):
@@ -126,12 +154,12 @@ def test_a_file_that_cannot_be_run_is_no_program(tmp_path):
 def test_a_complete_folder_is_left_as_it_is(tmp_path, go_shim, capsys):
     folder = tmp_path / "assets"
     folder.mkdir()
-    for name in ALL_PROGRAMS:
+    for name in EVERYTHING:
         put_program(folder, name)
     assert recipe.main([], {"KUBEBUILDER_ASSETS": str(folder)}) == 0
     assert capsys.readouterr().out == f"{folder}\n"
     assert (go_shim / "calls").read_text() == ""
-    assert sorted(path.name for path in folder.iterdir()) == sorted(ALL_PROGRAMS)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(EVERYTHING)
 
 
 def test_only_what_is_missing_is_built_etcd_first(tmp_path, go_shim):
@@ -140,14 +168,14 @@ def test_only_what_is_missing_is_built_etcd_first(tmp_path, go_shim):
     put_program(folder, KUBECTL)
     assert recipe.main([], {"KUBEBUILDER_ASSETS": str(folder)}) == 0
     built = re.findall(r"-o \S+/\.(\S+)\.unfinished", (go_shim / "calls").read_text())
-    assert built == [name for name in ALL_PROGRAMS if name != KUBECTL]
-    assert Binaries(folder).missing() == ()
+    assert built == [name for name in EVERYTHING if name not in {KUBECTL, DEFINITIONS}]
+    assert Binaries(folder).missing(EVERYTHING) == ()
 
 
 def test_a_build_that_breaks_off_leaves_no_program(tmp_path, go_shim):
     (go_shim / "code").write_text("1")
     folder = tmp_path / "assets"
-    assert recipe.main([ETCD], {"KUBEBUILDER_ASSETS": str(folder)}) == 1
+    assert recipe.main([ETCD, CERT_MANAGER], {"KUBEBUILDER_ASSETS": str(folder)}) == 1
     assert [path.name for path in folder.iterdir()] == [".build.lock"]
 
 
@@ -164,7 +192,7 @@ def test_an_unknown_program_is_a_fault_of_use(tmp_path, capsys):
 
 
 def test_the_script_answers_with_the_folder_alone(tmp_path):
-    for name in ALL_PROGRAMS:
+    for name in EVERYTHING:
         put_program(tmp_path, name)
     environ = {"KUBEBUILDER_ASSETS": str(tmp_path), "PATH": "/usr/local/bin:/usr/bin:/bin"}
     script = Path(__file__).with_name("build")
