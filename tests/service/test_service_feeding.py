@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 from support.api_server import fake_api
-from support.feed_world import QUICK, raw_node, raw_pod, raw_topology
+from support.feed_world import QUICK, raw_koordlet_topology, raw_node, raw_pod, raw_rte_topology, raw_topology
 
 from webhook.cluster.client import Client
 from webhook.cluster.feeds import NODES_PATH, PODS_PATH
@@ -13,6 +13,7 @@ from webhook.core.capacity import CapacityRules
 from webhook.core.kubelet import KubeletAllocator
 from webhook.core.ledger.ledger import Ledger
 from webhook.core.ledger.records import AllocatorKind, Certainty
+from webhook.core.placement import Holding
 from webhook.service.book import Book
 from webhook.service.feeding import Feeding, Hooks
 from webhook.service.logs import open_log
@@ -120,6 +121,61 @@ def test_a_report_moves_a_guess_and_a_younger_pod_is_debited_once(cluster):
         api.wait_until(lambda: book.entry("uid-new") is not None)
         assert sum(gpus_free(book)) == 4
         assert book.entry("uid-new").certainty is Certainty.REPLAYED
+
+
+OLD, REPORT, YOUNG = "2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z", "2026-01-04T00:00:00Z"
+
+
+def scheduled_at(moment):
+    return [{"type": "PodScheduled", "status": "True", "lastTransitionTime": moment}]
+
+
+@pytest.mark.parametrize("write", [raw_topology, raw_rte_topology], ids=["NFD", "RTE"])
+@pytest.mark.parametrize(
+    ("free", "is_old_on_one"),
+    [
+        pytest.param({"free_gpus": (4, 2), "free_cpus": (7, 5)}, True, id="counts the old pod"),
+        pytest.param({"free_gpus": (2, 2), "free_cpus": (5, 5)}, None, id="counts the young one, too"),
+        pytest.param({"free_gpus": (4, 4), "free_cpus": (7, 7)}, False, id="counts neither"),
+    ],
+)
+def test_a_live_report_takes_off_the_pods_that_are_younger_and_those_alone(cluster, write, free, is_old_on_one):
+    """Whoever wrote it, and whichever pods it counts: four GPUs are taken, none twice and none forgotten."""
+    api, _ = cluster
+    api.put(PODS_PATH, raw_pod("old", node="n1", phase="Running", conditions=scheduled_at(OLD)))
+    api.put(PODS_PATH, raw_pod("young", node="n1", conditions=scheduled_at(YOUNG)))
+    api.put(TOPOLOGIES, write("n1", time=REPORT, **free))
+    with fed(cluster) as (_, book, _):
+        assert sum(gpus_free(book)) == 4
+        if is_old_on_one is not None:
+            assert (book.entry("uid-old").holding.devices[0] == 0b110000) is is_old_on_one
+
+
+def test_koordlets_report_never_shows_what_is_free_so_all_pods_are_taken_off(cluster):
+    """Its ``available`` is ``allocatable`` whatever runs, however young it is."""
+    api, _ = cluster
+    api.put(PODS_PATH, raw_pod("old", node="n1", phase="Running", conditions=scheduled_at(OLD)))
+    api.put(PODS_PATH, raw_pod("young", node="n1", conditions=scheduled_at(YOUNG)))
+    api.put(TOPOLOGIES, raw_koordlet_topology("n1", time=REPORT))
+    with fed(cluster) as (api, book, _):
+        assert sum(gpus_free(book)) == 4
+        api.put(TOPOLOGIES, raw_koordlet_topology("n1", time="2026-01-05T00:00:00Z"))
+        api.put(PODS_PATH, raw_pod("last", node="n1", conditions=scheduled_at(YOUNG)))
+        api.wait_until(lambda: book.entry("uid-last") is not None)
+        assert sum(gpus_free(book)) == 2
+
+
+def test_koordlets_report_tells_which_cpus_the_kubelet_gave_to_a_pod(cluster):
+    """Found running after a restart: its CPUs are those of the report, and its GPUs are guessed beside them."""
+    api, _ = cluster
+    api.put(PODS_PATH, raw_pod("old", node="n1", phase="Running"))
+    api.put(TOPOLOGIES, raw_koordlet_topology("n1", allocs={"uid-old": "9-10"}))
+    with fed(cluster) as (api, book, _):
+        assert book.entry("uid-old").holding == Holding(0b11 << 9, (0b110000,))
+        api.put(TOPOLOGIES, raw_koordlet_topology("n1", allocs={"uid-old": "1-2"}))
+        api.wait_until(lambda: book.entry("uid-old").holding == Holding(0b11 << 1, (0b11,)))
+        api.delete(TOPOLOGIES, "n1")
+        api.wait_until(lambda: book.entry("uid-old").pod.confirmed is None)
 
 
 def test_a_report_that_was_there_first_counts_when_the_pods_are_listed(cluster):

@@ -1,5 +1,6 @@
 """Pods, nodes and topologies as JSON, and a watch beside a test."""
 
+import json
 import threading
 from contextlib import contextmanager
 
@@ -82,6 +83,35 @@ def raw_topology(name, *, free_gpus=(4, 4), free_cpus=(7, 7), time="2026-01-02T0
             for at in range(2)
         ],
     }
+
+
+def raw_koordlet_topology(name, *, allocs=None, policy="SingleNUMANodePodLevel", time="2026-01-02T00:00:00Z"):
+    """Return the topology of the same machine in koordlet's shape: available always equals allocatable.
+
+    ``allocs``: CPU lists that the kubelet has given out, by pod UID.
+    """
+    raw = raw_topology(name, time=time)
+    raw["apiVersion"] = "topology.node.k8s.io/v1alpha1"
+    del raw["attributes"]
+    raw["topologyPolicies"] = [policy]
+    cpus = [{"id": cpu, "core": cpu, "socket": cpu // 8, "node": cpu // 8} for cpu in range(16)]
+    told = [{"uid": uid, "cpuset": cpuset, "managedByKubelet": True} for uid, cpuset in (allocs or {}).items()]
+    raw["metadata"] |= {
+        "labels": {"app.kubernetes.io/managed-by": "Koordinator"},
+        "annotations": {
+            "kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static","reservedCPUs":"0,8"}',
+            "node.koordinator.sh/cpu-topology": json.dumps({"detail": cpus}),
+            "node.koordinator.sh/pod-cpu-allocs": json.dumps(told or None),
+        },
+    }
+    return raw
+
+
+def raw_rte_topology(name, **more):
+    """Return the topology of the same machine in the shape of resource-topology-exporter."""
+    raw = raw_topology(name, **more)
+    raw["metadata"]["annotations"] = {"k8stopoawareschedwg/rte-update": "periodic"}
+    return raw
 
 
 class Kept:

@@ -1,6 +1,7 @@
 """NodeResourceTopology in the three writers' shapes, v1alpha1 and v1alpha2, and in none."""
 
 import copy
+import json
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,28 @@ def test_koordlet_tells_cpus_and_what_is_reserved_of_them():
     assert tells.reserved_cpus == 0b0111, "the kubelet's and the reservation's; the system set is not exclusive"
     assert tells.static_cpus is True
     assert tells.cpu_options == {"full-pcpus-only": "true"}
+
+
+def _alloc(uid, cpuset, by_kubelet=True):
+    return {"namespace": "team", "name": uid, "uid": uid, "cpuset": cpuset, "managedByKubelet": by_kubelet}
+
+
+@pytest.mark.parametrize(
+    ("allocs", "told"),
+    [
+        pytest.param([_alloc("b", "1-3"), _alloc("a", "5")], (("a", 0b100000), ("b", 0b1110)), id="two pods"),
+        pytest.param([_alloc("a", "1", by_kubelet=False)], (), id="not the kubelet's"),
+        pytest.param([_alloc("a", "1"), _alloc("a", "2"), _alloc("b", "3")], (("b", 0b1000),), id="a pod told twice"),
+        pytest.param([_alloc("a", "x"), _alloc("b", 7), _alloc("c", ""), _alloc("", "1")], (), id="no CPUs, no pod"),
+        pytest.param(None, (), id="null, as koordlet writes for none"),
+        pytest.param({"uid": "a"}, (), id="no list"),
+        pytest.param(["a", None, []], (), id="no entries"),
+    ],
+)
+def test_koordlet_tells_the_cpus_that_the_kubelet_gave_to_pods(allocs, told):
+    raw = changed()
+    raw["metadata"]["annotations"]["node.koordinator.sh/pod-cpu-allocs"] = json.dumps(allocs)
+    assert read_node_topology(raw).koordlet.pod_cpus == told
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Result annotations into confirmed places; what tells only a part of the devices tells nothing."""
+"""Result annotations into confirmed places; what is left out is not told, which is not the same as none."""
 
 import json
 
@@ -37,8 +37,9 @@ ELEMS = '{"c":{"0":{"elems":{"0":{},"1":{}}},"1":{"elems":{"4":{}}}},"d":{"0":{"
         ({STATUS: '{"cpuset":"0-3"}', ALLOCATED: allocated(0, 3)}, asks(), Confirmed(0b1111, ((GPU, 0b1001),))),
         ({ALLOCATED: allocated(0, 3)}, asks(), Confirmed(None, ((GPU, 0b1001),))),
         ({STATUS: '{"cpuset":"0-3"}'}, asks(None), Confirmed(0b1111, ())),
-        ({STATUS: '{"cpuset":"0-3"}'}, asks(), None),
-        ({STATUS: '{"cpuset":"0-3"}', ALLOCATED: allocated(0)}, asks(), None),
+        ({STATUS: '{"cpuset":"0-3"}'}, asks(), Confirmed(0b1111)),
+        ({STATUS: '{"cpuset":"0-3"}', ALLOCATED: allocated(0)}, asks(), Confirmed(0b1111)),
+        ({ALLOCATED: allocated(0)}, asks(), None),
         ({ALLOCATED: allocated(0, 1, core="50")}, asks(), None),
         ({ALLOCATED: allocated(0, 600)}, asks(), None),
         ({ALLOCATED: allocated(0, 1, kind="rdma")}, asks(), None),
@@ -59,6 +60,7 @@ ELEMS = '{"c":{"0":{"elems":{"0":{},"1":{}}},"1":{"elems":{"4":{}}}},"d":{"0":{"
         "devices alone",
         "CPUs of a pod without devices",
         "CPUs alone of a pod with devices",
+        "a device too few beside CPUs",
         "a device too few",
         "shares of devices",
         "a minor that cannot be",

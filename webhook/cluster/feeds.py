@@ -1,13 +1,14 @@
 """What the feeds make of what they hear: compact records at once, and ledger events of what is new."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from webhook.cluster.client import Client, Json
 from webhook.cluster.node_board import NodeBoard
-from webhook.core.ledger.events import LedgerEvent, PodGone, PodSeen, PodsListed
+from webhook.cluster.pod_board import PodBoard
+from webhook.core.ledger.events import LedgerEvent, PodsListed
 from webhook.core.ledger.records import PodRecord
 from webhook.wire.devices import NodeDevices, read_node_devices
 from webhook.wire.node_topologies import NodeTopology, read_node_topology
@@ -25,8 +26,6 @@ TOPOLOGY_RESOURCE: Final = "noderesourcetopologies"
 
 _VERSIONS: Final = ("v1alpha2", "v1alpha1")
 """Served versions that we read, best first; any other is taken as the API server prefers."""
-
-Apply = Callable[[Sequence[LedgerEvent]], None]
 
 
 class OfANode(Protocol):
@@ -46,17 +45,15 @@ class PodReceiver:
 
     def __init__(
         self,
-        apply: Apply,
+        board: PodBoard,
         wall_seconds: Callable[[], float],
         after_list: Callable[[], Iterable[LedgerEvent]] = lambda: (),
     ) -> None:
-        """Hand events to ``apply``; what ``after_list`` returns (a checkpoint's places, reports) follows each list."""
-        self._apply = apply
+        """Tell ``board``; what ``after_list`` returns (a checkpoint's places, reports) follows each list."""
+        self._board = board
         self._wall_seconds = wall_seconds
         self._after_list = after_list
         self._shelf = Shelf()
-        self._known: dict[str, PodRecord] = {}
-        """The last record of every pod that has not ended; the same objects as in the ledger."""
         self._listing: set[str] = set()
         self._started_seconds = 0.0
 
@@ -66,24 +63,16 @@ class PodReceiver:
         self._started_seconds = self._wall_seconds()
 
     def listed(self, items: list[Any]) -> None:
-        """Take a page; pods that are bound already were bound in an order that nobody knows any more."""
-        fresh: list[LedgerEvent] = []
-        for item in items:
-            record = self._record(item)
-            if record is None:
-                continue
-            self._listing.add(record.uid)
-            # What has ended and was not known holds nothing: in a cluster of Jobs these are most of the list.
-            if self._is_news(record) and not (record.has_ended and record.uid not in self._known):
-                self._keep(record)
-                fresh.append(PodSeen(record, is_history=bool(record.node_name)))
-        self._apply(fresh)
+        """Take a page."""
+        records = [record for item in items if (record := self._record(item)) is not None]
+        self._listing.update(record.uid for record in records)
+        self._board.seen(records, is_list=True)
 
     def list_ends(self) -> None:
         """Forget what was not listed."""
-        for uid in [uid for uid in self._known if uid not in self._listing]:
-            del self._known[uid]
-        self._apply((PodsListed(frozenset(self._listing), self._started_seconds), *self._after_list()))
+        # Asked before the board's lock is taken: it asks other boards and the cluster.
+        more = tuple(self._after_list())
+        self._board.listed(PodsListed(frozenset(self._listing), self._started_seconds), more)
         self._listing = set()
 
     def changed(self, kind: str, item: Json) -> None:
@@ -92,11 +81,9 @@ class PodReceiver:
         if record is None:
             return
         if kind == "DELETED":
-            self._known.pop(record.uid, None)
-            self._apply((PodGone(record.uid, record.resource_version),))
-        elif self._is_news(record):
-            self._keep(record)
-            self._apply((PodSeen(record),))
+            self._board.gone(record.uid, record.resource_version)
+        else:
+            self._board.seen((record,))
 
     def _record(self, item: object) -> PodRecord | None:
         pod = read_pod(item)
@@ -114,16 +101,6 @@ class PodReceiver:
             eligibility=self._shelf.one(record.eligibility),
             confirmed=read_result(pod.annotations, record.demand) if record.node_name else None,
         )
-
-    def _is_news(self, record: PodRecord) -> bool:
-        known = self._known.get(record.uid)
-        return known is None or replace(record, resource_version=known.resource_version) != known
-
-    def _keep(self, record: PodRecord) -> None:
-        if record.has_ended:
-            self._known.pop(record.uid, None)
-        else:
-            self._known[record.uid] = record
 
 
 class NodeReceiver:
@@ -194,9 +171,19 @@ class SourceReceiver(Generic[Told]):
         self._seen(told.name, None if kind == "DELETED" else told)
 
 
-def topology_receiver(board: NodeBoard) -> SourceReceiver[NodeTopology]:
-    """Return the receiver of NodeResourceTopologies."""
-    return SourceReceiver(read_node_topology, board.topology_seen, board.topologies_listed)
+def topology_receiver(board: NodeBoard, pods: PodBoard) -> SourceReceiver[NodeTopology]:
+    """Return the receiver of NodeResourceTopologies: what they tell of nodes, and koordlet's of pods."""
+
+    def seen(name: str, topology: NodeTopology | None) -> None:
+        board.topology_seen(name, topology)
+        tells = topology.koordlet if topology else None
+        pods.cpus_told(name, dict(tells.pod_cpus) if tells else {})
+
+    def all_listed(names: frozenset[str]) -> None:
+        board.topologies_listed(names)
+        pods.cpus_listed(names)
+
+    return SourceReceiver(read_node_topology, seen, all_listed)
 
 
 def device_receiver(board: NodeBoard) -> SourceReceiver[NodeDevices]:

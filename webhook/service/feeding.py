@@ -18,6 +18,7 @@ from webhook.cluster.feeds import (
     topology_receiver,
 )
 from webhook.cluster.node_board import NodeBoard
+from webhook.cluster.pod_board import PodBoard
 from webhook.cluster.pulse import Pulse, PulseState
 from webhook.cluster.watch import Receiver, Watch, WatchLimits
 from webhook.core.ledger.accounts import Notice
@@ -71,10 +72,11 @@ class Feeding:
         self._pulses = tuple(Pulse(name, clock.monotonic_seconds) for name in names)
         topologies, devices, nodes, pods = self._pulses
         self.freshness = Freshness((nodes, pods), (topologies, devices), clock.monotonic_seconds, freshness_limits)
-        pod_receiver = PodReceiver(self._apply, clock.wall_seconds, self._after_list)
+        pod_board = PodBoard(self._apply)
+        pod_receiver = PodReceiver(pod_board, clock.wall_seconds, self._after_list)
         self._watches: dict[str, Watch] = {}
         for pulse, path, receiver, may_be_absent in (
-            (topologies, lambda: topology_path(client), topology_receiver(self._board), True),
+            (topologies, lambda: topology_path(client), topology_receiver(self._board, pod_board), True),
             (devices, DEVICES_PATH, device_receiver(self._board), True),
             (nodes, NODES_PATH, NodeReceiver(self._board), False),
             (pods, PODS_PATH, pod_receiver, False),

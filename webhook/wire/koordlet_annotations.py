@@ -16,6 +16,7 @@ CPU_MANAGER: Final = "kubelet.koordinator.sh/cpu-manager-policy"
 CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 RESERVATION: Final = "node.koordinator.sh/reservation"
 SYSTEM_QOS: Final = "node.koordinator.sh/system-qos-resource"
+POD_CPUS: Final = "node.koordinator.sh/pod-cpu-allocs"
 
 _LONGEST_TEXT: Final = 1 << 20
 """512 CPUs take 30 KB."""
@@ -33,6 +34,9 @@ class KoordletTells:
     static_cpus: bool | None = None
     """The kubelet's CPU manager policy is ``static``; None where koordlet does not ask the kubelet."""
     cpu_options: Mapping[str, str] | None = None
+    pod_cpus: tuple[tuple[str, int], ...] = ()
+    """(UID, mask of CPUs) of the pods whose CPUs the kubelet has pinned, by UID. A pod that is not in it may have some
+    all the same: koordlet leaves out those that carry a Koordinator cpuset or are labelled LS or BE."""
 
 
 def read_koordlet_annotations(annotations: Mapping[str, str], faults: list[Malformed]) -> KoordletTells:
@@ -52,7 +56,22 @@ def read_koordlet_annotations(annotations: Mapping[str, str], faults: list[Malfo
         reserved_cpus=reserved,
         static_cpus=policy == "static" if isinstance(policy, str) and policy else None,
         cpu_options={key: str(value) for key, value in options.items()} if isinstance(options, dict) else None,
+        pod_cpus=_pod_cpus(_json(annotations, POD_CPUS, faults), faults),
     )
+
+
+def _pod_cpus(allocs: object, faults: list[Malformed]) -> tuple[tuple[str, int], ...]:
+    """Return what the kubelet's own entries of ``allocs`` tell (Koordinator's scheduler counts no others)."""
+    found: dict[str, int] = {}
+    twice: set[str] = set()
+    for entry in allocs if isinstance(allocs, list) else ():
+        uid = entry.get("uid") if isinstance(entry, dict) else None
+        if not isinstance(uid, str) or not uid or entry.get("managedByKubelet") is not True:
+            continue
+        if uid in found:
+            twice.add(uid)
+        found[uid] = _cpus(entry.get("cpuset"), POD_CPUS, faults)
+    return tuple(sorted((uid, cpus) for uid, cpus in found.items() if cpus and uid not in twice))
 
 
 def _topology(detail: object) -> tuple[tuple[int, ...], CpuLayout | None]:
@@ -87,15 +106,19 @@ def _number(entry: object, key: str) -> int | None:
 
 
 def _json_map(annotations: Mapping[str, str], key: str, faults: list[Malformed]) -> dict[str, Any]:
+    value = _json(annotations, key, faults)
+    return value if isinstance(value, dict) else {}
+
+
+def _json(annotations: Mapping[str, str], key: str, faults: list[Malformed]) -> object:
     text = annotations.get(key, "")
     if not text or len(text) > _LONGEST_TEXT:
-        return {}
+        return None
     try:
-        value = orjson.loads(text)
+        return orjson.loads(text)
     except json.JSONDecodeError:
-        faults.append(Malformed(f"metadata.annotations[{key}]", "a text that is no JSON", "a JSON object"))
-        return {}
-    return value if isinstance(value, dict) else {}
+        faults.append(Malformed(f"metadata.annotations[{key}]", "a text that is no JSON", "JSON"))
+        return None
 
 
 def _cpus(value: object, key: str, faults: list[Malformed]) -> int:

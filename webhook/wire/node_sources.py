@@ -18,6 +18,14 @@ goes through it row by row.
 | kubelet's version | the Node's status | machine class | | |
 
 Without NUMA nodes from any source the machine is None, and the node's answer is *unknown*.
+
+Who holds what of them: ``webhook.cluster.pod_board`` has the table of pods.
+
+Left unread: ACK's ConfigMap of a node's GPU topology (``domain/koordinator-ack.md`` 3.6; kube-system, label
+``ack.node.gpu.schedule=topology``). What is known of it is too thin: it names no NUMA node, the form of the values in
+its ``linkType`` and ``bandwidth`` matrices is not documented, and that the GPU numbers of its ``devices`` are those of
+any other source is not verified, so not even the health in it can be joined to a device. Reading it would take a watch
+on the ConfigMaps of kube-system. On ACK a ``Device``, a NodeResourceTopology or a machine class tells the NUMA nodes.
 """
 
 from collections.abc import Mapping, Sequence

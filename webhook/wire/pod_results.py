@@ -33,10 +33,10 @@ _LONGEST_TEXT: Final = 1 << 18
 
 
 def read_result(annotations: Mapping[str, str], demand: PodDemand) -> Confirmed | None:
-    """Return the place that the result annotations of a bound pod tell; None where they tell none, or only a part.
+    """Return what the result annotations of a bound pod tell of its place; None where they tell nothing.
 
-    A result that leaves out devices that ``demand`` asks for would make the ledger forget them, so it counts for
-    nothing. One that leaves out the CPUs says nothing about CPUs (``cpus`` is None).
+    What they leave out is not told: of CPUs ``cpus`` is None, a resource of devices is missing. A list of devices
+    that is shorter or longer than ``demand`` asks is no place of the pod and counts as left out.
     """
     if not any(key in annotations for key in RESULT_KEYS):
         return None
@@ -53,9 +53,8 @@ def read_result(annotations: Mapping[str, str], demand: PodDemand) -> Confirmed 
     for resource in sorted(asked):
         kind = next((kind for kind, resources in RESOURCES_OF_KIND.items() if resource in resources), "")
         mask = by_kind.get(kind, 0)
-        if mask.bit_count() != demand.totals.get(resource, 0):
-            return None
-        devices.append((resource, mask))
+        if mask and mask.bit_count() == demand.totals.get(resource, 0):
+            devices.append((resource, mask))
     return None if cpus is None and not devices else Confirmed(cpus, tuple(devices))
 
 

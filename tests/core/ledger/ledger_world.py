@@ -234,4 +234,6 @@ def random_confirmed(random: Random, asks: PodDemand) -> Confirmed | None:
     extra = random.choice([0, 0, 0, 1])
     mask = mask_of(random.sample(range(8), min(8, gpus + extra)))
     cpus = None if random.random() < 0.4 else mask_of(random.sample(range(12), min(12, cores)))
-    return Confirmed(cpus, ((GPU, mask),) if mask else ())
+    # A source may tell the CPUs and say nothing of the devices, or the other way round, or both of neither.
+    devices = ((GPU, mask),) if mask and random.random() < 0.7 else ()
+    return Confirmed(cpus, devices, is_by_kubelet=random.random() < 0.3)

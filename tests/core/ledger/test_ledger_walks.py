@@ -293,7 +293,7 @@ def check_room(view) -> None:
 
 
 def places_told(ledger: Ledger) -> dict:
-    """Return what sources tell: CPUs and devices of whole places, devices of the others."""
+    """Return what sources tell: whole places, and the told parts of the others."""
     result = {}
     for name, view in ledger.views.items():
         for entry in view.bound:
@@ -304,7 +304,8 @@ def places_told(ledger: Ledger) -> dict:
                 assert entry.certainty is Certainty.CONFIRMED
                 result[entry.uid] = (name, entry.holding)
             else:
-                result[entry.uid] = (name, entry.holding.devices)
+                assert known.agrees(entry.holding)
+                result[entry.uid] = (name, known.holding)
     return result
 
 

@@ -99,6 +99,8 @@ class Charges:
             if known is not None and not is_free(state, known.holding):
                 # What a source tells beats whatever the model had put there.
                 return self.rebuild(view, view.record, now_seconds, (*view.bound, entry))
+            if known is not None:
+                state = take(state, known.holding)
             entry, state = self._placed(view, state, entry, known, is_history=is_history)
         totals = with_pod(view.bound_totals, pod.demand)
         return _changed(
@@ -137,7 +139,10 @@ class Charges:
         if machine is None or entry is None or entry.certainty is not Certainty.GUESSED or view.is_doubted:
             return view
         holding = holding_on(machine, cpus, devices)
-        if holding is None or not is_within(machine, holding, entry.pod.demand) or told(view.record, entry.pod):
+        if holding is None or not is_within(machine, holding, entry.pod.demand):
+            return view
+        known = told(view.record, entry.pod)
+        if known is not None and not known.agrees(holding):
             return view
         if view.record.allocator is AllocatorKind.SCHEDULER:
             holding = replace(holding, cpuset=holding.cpus)
@@ -194,23 +199,28 @@ class Charges:
         for found in known.values():
             state = take(state, found.holding)
         done: dict[str, Entry] = {}
+        in_part: list[Entry] = []
         for entry in entries:
             if entry.uid in known and known[entry.uid].is_whole:
                 holding = known[entry.uid].holding
                 done[entry.uid] = replace(entry, holding=holding, places=(), certainty=Certainty.CONFIRMED)
-        for certainties in ((Certainty.REPLAYED,), (Certainty.GUESSED, Certainty.CONFIRMED)) if keeps else ():
-            for entry in entries:
-                if entry.uid in done or entry.holding is None or entry.certainty not in certainties:
+            elif entry.uid in known:
+                in_part.append(entry)
+        guesses = (Certainty.GUESSED, Certainty.CONFIRMED)
+        replayed = [entry for entry in entries if entry.certainty is Certainty.REPLAYED]
+        guessed = [entry for entry in entries if entry.certainty in guesses]
+        # The unknown half of a place lies beside the known one: it comes before what is guessed as a whole.
+        for kept, places_rest in ((replayed, False), (in_part, True), (guessed, False)):
+            for entry in kept:
+                if entry.uid in done:
                     continue
-                holding = entry.holding
-                if entry.uid in known:
-                    if holding.devices != known[entry.uid].holding.devices:
-                        continue
-                    holding = replace(holding, devices=())
-                if is_free(state, holding):
-                    kept = Certainty.GUESSED if entry.uid in known else certainties[0]
-                    done[entry.uid] = entry if entry.certainty is kept else replace(entry, certainty=kept)
-                    state = take(state, holding)
+                rest = _rest(entry, known.get(entry.uid)) if keeps else None
+                if rest is not None and is_free(state, rest):
+                    certainty = Certainty.GUESSED if entry.certainty in guesses else entry.certainty
+                    done[entry.uid] = entry if entry.certainty is certainty else replace(entry, certainty=certainty)
+                    state = take(state, rest)
+                elif places_rest:
+                    done[entry.uid], state = self._placed(view, state, entry, known[entry.uid], is_history=True)
         for entry in entries:
             if entry.uid not in done:
                 done[entry.uid], state = self._placed(view, state, entry, known.get(entry.uid), is_history=True)
@@ -219,15 +229,15 @@ class Charges:
     def _placed(
         self, view: NodeView, state: NodeState, entry: Entry, known: Told | None, *, is_history: bool
     ) -> tuple[Entry, NodeState]:
-        """Return ``entry`` with the place that is told, else the one that the model gives it, and the state after."""
+        """Return ``entry`` with the place that the model gives it beside what is ``known``, and the state after.
+
+        ``known`` is held in ``state`` already.
+        """
         demand = entry.pod.demand
         if known is not None:
-            if known.is_whole:
-                holding, certainty = known.holding, Certainty.CONFIRMED
-            else:
-                holding = self._with_guessed_cpus(view, state, demand, known.holding)
-                certainty = Certainty.GUESSED
-            return replace(entry, holding=holding, places=(), certainty=certainty), take(state, holding)
+            holding = known.holding if known.is_whole else self._completed(view, state, demand, known)
+            certainty = Certainty.CONFIRMED if known.is_whole else Certainty.GUESSED
+            return replace(entry, holding=holding, places=(), certainty=certainty), take(state, known.rest_of(holding))
         placement = self.place(view, state, demand)
         is_kubelet = view.record.allocator is AllocatorKind.KUBELET
         if placement is None:
@@ -240,20 +250,13 @@ class Charges:
         certainty = Certainty.REPLAYED if sure or holds_nothing(holding) else Certainty.GUESSED
         return replace(entry, holding=holding, places=placement.containers, certainty=certainty), placement.state
 
-    def _with_guessed_cpus(self, view: NodeView, state: NodeState, demand: PodDemand, devices: Holding) -> Holding:
-        """Return ``devices`` with the CPUs that the model gives beside exactly these; without, if it refuses."""
+    def _completed(self, view: NodeView, state: NodeState, demand: PodDemand, known: Told) -> Holding:
+        """Return ``known`` with what the model gives beside exactly that; alone, if it refuses."""
         machine = view.record.machine
         if machine is None:
-            return devices
-        only_these = replace(
-            state,
-            busy_devices=tuple(
-                layout.all_devices & ~mask if mask else busy
-                for layout, mask, busy in zip(machine.devices, devices.devices, state.busy_devices, strict=True)
-            ),
-        )
-        placement = self.place(view, only_these, demand)
-        return devices if placement is None else replace(placement.holding, devices=devices.devices)
+            return known.holding
+        placement = self.place(view, known.open_for(machine, state), demand)
+        return known.holding if placement is None else known.completed(placement.holding)
 
     def given_back(self, record: NodeRecord, state: NodeState, holding: Holding | None) -> NodeState:
         """Return ``state`` of the node with ``holding`` free again."""
@@ -371,6 +374,13 @@ def _empty_state(record: NodeRecord) -> NodeState | None:
         return None
     state = NodeState.empty(record.machine)
     return replace(state, unhealthy_devices=record.unhealthy) if record.unhealthy else state
+
+
+def _rest(entry: Entry, known: Told | None) -> Holding | None:
+    """Return what ``entry`` holds besides what is told of it; None: nothing is known, or it is told otherwise."""
+    if entry.holding is None or known is None:
+        return entry.holding
+    return known.rest_of(entry.holding) if known.agrees(entry.holding) else None
 
 
 def _overlap(one: Holding, other: Holding | None) -> bool:

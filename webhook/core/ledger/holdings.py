@@ -5,21 +5,72 @@ from dataclasses import dataclass, replace
 
 from webhook.core.demand import PodDemand
 from webhook.core.ledger.records import AllocatorKind, Entry, NodeRecord, PodRecord
-from webhook.core.machine import Machine
+from webhook.core.machine import Machine, NodeState
 from webhook.core.placement import Holding
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The place of a pod as a source tells it."""
+    """What sources tell of a pod's place on a node; the rest is unknown, which is not the same as nothing."""
 
     holding: Holding
-    is_whole: bool
-    """False: the pod pins CPUs, and the source says nothing of them."""
+    """The parts that are told; what is unknown is empty here."""
+    knows_cpus: bool = True
+    """False: the pod pins CPUs, and no source says which."""
+    unknown_devices: tuple[int, ...] = ()
+    """Positions in ``Machine.devices`` of what the pod asks for and no source tells."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is unknown."""
+        return self.knows_cpus and not self.unknown_devices
+
+    def agrees(self, holding: Holding) -> bool:
+        """Return whether ``holding`` has exactly what is told, whatever it has of the rest."""
+        return self._told_of(holding) == (self.holding.cpus, self.holding.devices)
+
+    def _told_of(self, holding: Holding) -> tuple[int, tuple[int, ...]]:
+        masks = tuple(0 if at in self.unknown_devices else mask for at, mask in enumerate(holding.devices))
+        return holding.cpus if self.knows_cpus else 0, masks
+
+    def rest_of(self, holding: Holding) -> Holding:
+        """Return the parts of ``holding`` that are not told."""
+        masks = tuple(mask if at in self.unknown_devices else 0 for at, mask in enumerate(holding.devices))
+        if self.knows_cpus:
+            return replace(holding, cpus=0, devices=masks, cpuset=0)
+        return replace(holding, devices=masks)
+
+    def completed(self, guess: Holding) -> Holding:
+        """Return what is told, and of ``guess`` what is not."""
+        rest = self.rest_of(guess)
+        return replace(
+            rest,
+            cpus=self.holding.cpus | rest.cpus,
+            devices=tuple(mine | other for mine, other in zip(self.holding.devices, rest.devices, strict=True)),
+            cpuset=self.holding.cpuset | rest.cpuset,
+        )
+
+    def open_for(self, machine: Machine, state: NodeState) -> NodeState:
+        """Return ``state``, in which the told parts are held, so that they alone are free of their kinds.
+
+        What a model places there lies beside them.
+        """
+        cpusets = list(state.cpusets)
+        if self.holding.cpuset in cpusets:
+            cpusets.remove(self.holding.cpuset)
+        return replace(
+            state,
+            free_cpus=self.holding.cpus if self.knows_cpus and self.holding.cpus else state.free_cpus,
+            busy_devices=tuple(
+                layout.all_devices & ~mask if mask else busy
+                for layout, mask, busy in zip(machine.devices, self.holding.devices, state.busy_devices, strict=True)
+            ),
+            cpusets=tuple(cpusets),
+        )
 
 
 def told(record: NodeRecord, pod: PodRecord) -> Told | None:
-    """Return what ``pod``'s result annotation says that it holds; None without one, or where it claims too much.
+    """Return what sources say that ``pod`` holds; None where they say nothing, or where they claim too much.
 
     A result annotation can be forged: it never counts for more than the pod asks for.
     """
@@ -29,9 +80,14 @@ def told(record: NodeRecord, pod: PodRecord) -> Told | None:
     holding = holding_on(machine, confirmed.cpus or 0, confirmed.devices)
     if holding is None or not is_within(machine, holding, pod.demand):
         return None
-    if record.allocator is AllocatorKind.SCHEDULER:
+    if record.allocator is AllocatorKind.SCHEDULER and not confirmed.is_by_kubelet:
         holding = replace(holding, cpuset=holding.cpus)
-    return Told(holding, confirmed.cpus is not None or not pins_cpus(record, pod.demand))
+    names = {resource for resource, _ in confirmed.devices}
+    asked = {name for container in pod.demand.containers for name, count in container.devices if count}
+    unknown = tuple(
+        at for at, layout in enumerate(machine.devices) if layout.resource in asked and layout.resource not in names
+    )
+    return Told(holding, confirmed.cpus is not None or not pins_cpus(record, pod.demand), unknown)
 
 
 def pins_cpus(record: NodeRecord, demand: PodDemand) -> bool:

@@ -76,12 +76,15 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A place that a result annotation or the node's report tells."""
+    """What sources tell of a bound pod's place: all of it, or its CPUs or some of its devices alone."""
 
     cpus: int | None
-    """Mask of exclusive CPUs; None where the source says nothing about CPUs."""
+    """Mask of exclusive CPUs; None where no source says anything about CPUs."""
     devices: tuple[tuple[str, int], ...] = ()
-    """(resource, mask of devices)."""
+    """(resource, mask of devices); nothing is told of a resource that is left out."""
+    is_by_kubelet: bool = False
+    """The CPUs were pinned by the node's kubelet. On a node that a scheduler allocates they are taken like any others,
+    but a NUMA node is single or shared by the scheduler's own sets alone (``domain/koordinator-ack.md`` 2.5)."""
 
 
 @dataclass(frozen=True, slots=True)
