@@ -6,7 +6,7 @@ from cluster.small_api import small_api
 from webhook.cluster.checkpoints import CheckpointMaps
 from webhook.cluster.client import Client
 from webhook.cluster.endpoints import LeaderSlice, Place
-from webhook.cluster.errors import ClusterError
+from webhook.cluster.errors import ClusterError, NotFound
 from webhook.cluster.leases import DURATION_SECONDS, LeaseElection, LeaseRecord, Observed, observe
 from webhook.cluster.nominations import Nomination, Outcome, nominate
 
@@ -119,8 +119,39 @@ class TestElection:
         assert observe(old, LeaseRecord(**{**record, **changed}), 50.0).since_seconds == since
 
 
+SERVICE = "/api/v1/namespaces/system/services/ledger"
+
+
 class TestLeaderSlice:
     """Where the leader is written."""
+
+    @pytest.fixture(autouse=True)
+    def service(self, api):
+        return api.store(SERVICE, {"metadata": {"name": "ledger", "uid": "service-1"}})
+
+    def test_it_goes_with_its_service(self, api):
+        """A Service that was deleted and made again owns the next slice; one that is gone lets none be made."""
+        leader = LeaderSlice(Client.of_server(api.url), "system", "ledger")
+        leader.point_to(Place("10.0.0.1", 8443))
+        (owner,) = api.objects[SLICE]["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["uid"]) == ("Service", "ledger", "service-1")
+        assert leader.point_to(Place("10.0.0.1", 8443))
+        assert api.calls.count(("GET", SERVICE)) == 1, "it is asked for once"
+        del api.objects[SLICE]
+        api.store(SERVICE, {"metadata": {"name": "ledger", "uid": "service-2"}})
+        leader.point_to(Place("10.0.0.1", 8443))
+        assert api.objects[SLICE]["metadata"]["ownerReferences"][0]["uid"] == "service-2"
+        del api.objects[SLICE], api.objects[SERVICE]
+        with pytest.raises(NotFound):
+            leader.point_to(Place("10.0.0.1", 8443))
+        assert SLICE not in api.objects
+
+    def test_a_slice_without_an_owner_gets_one(self, api):
+        leader = LeaderSlice(Client.of_server(api.url), "system", "ledger")
+        leader.point_to(Place("10.0.0.1", 8443))
+        del api.objects[SLICE]["metadata"]["ownerReferences"]
+        assert LeaderSlice(leader.client, "system", "ledger").point_to(Place("10.0.0.1", 8443))
+        assert api.objects[SLICE]["metadata"]["ownerReferences"][0]["uid"] == "service-1"
 
     def test_it_is_made_moved_and_left_alone(self, api):
         leader = LeaderSlice(Client.of_server(api.url), "system", "ledger")
@@ -214,6 +245,14 @@ class TestCheckpointMaps:
     def test_what_is_no_checkpoint_reads_as_none(self, api, data):
         api.store("/api/v1/namespaces/system/configmaps/places-0", {"binaryData": data})
         assert CheckpointMaps(Client.of_server(api.url), "system", "places").read(0) is None
+
+    def test_a_map_that_is_there_is_never_created(self, api):
+        """Its name is all that the chart's role allows: a refused create would hide the map from us for good."""
+        api.store("/api/v1/namespaces/system/configmaps/places-0", {"data": {}})
+        maps = CheckpointMaps(Client.of_server(api.url), "system", "places")
+        assert not maps.write(0, b"one")
+        assert maps.write(0, b"one")
+        assert "POST" not in {method for method, _ in api.calls}
 
     def test_a_map_that_somebody_deleted_is_made_anew(self, api):
         maps = CheckpointMaps(Client.of_server(api.url), "system", "places")

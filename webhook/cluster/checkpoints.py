@@ -58,6 +58,11 @@ class CheckpointMaps:
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         body["binaryData"] = {KEY: base64.b64encode(blob).decode("ascii")}
         version = self._versions.get(shard)
+        if version is None:
+            # Asked first: who may write the maps of the chart may not create any, and would be refused without a why.
+            self.read(shard)
+            if shard in self._versions:
+                return False
         try:
             if version is None:
                 stored = self.client.post(self.collection, body, timeout_seconds=CALL_SECONDS)

@@ -21,13 +21,15 @@ class Place:
     pod_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LeaderSlice:
-    """The EndpointSlice ``name`` of Service ``service``."""
+    """The EndpointSlice ``name`` of Service ``service``, which owns it: whoever deletes the Service deletes both."""
 
     client: Client
     namespace: str
     service: str
+    _owner_uid: str = ""
+    """The Service's; the slice of a Service that was made anew is collected as garbage, and then it is asked again."""
 
     @property
     def name(self) -> str:
@@ -58,14 +60,22 @@ class LeaderSlice:
         writing cannot undo what its successor has written.
 
         Raises:
-            ClusterError: the API server did not answer, or refused.
+            ClusterError: the API server did not answer, or refused, or has no such Service.
         """
         try:
             raw = self.client.get(f"{self.collection}/{self.name}", timeout_seconds=CALL_SECONDS)
         except NotFound:
             raw = {}
+        if not raw or not self._owner_uid:
+            path = f"/api/v1/namespaces/{self.namespace}/services/{self.service}"
+            self._owner_uid = str(self.client.get(path, timeout_seconds=CALL_SECONDS)["metadata"]["uid"])
         wanted = self._wanted(place)
-        if raw and all(raw.get(key) == wanted[key] for key in ("endpoints", "ports")):
+        owners = wanted["metadata"]["ownerReferences"]
+        if (
+            raw
+            and all(raw.get(key) == wanted[key] for key in ("endpoints", "ports"))
+            and raw["metadata"].get("ownerReferences") == owners
+        ):
             return True
         try:
             # addressType cannot be changed: a slice of the other family is made anew.
@@ -73,7 +83,8 @@ class LeaderSlice:
                 self.client.delete(f"{self.collection}/{self.name}", _precondition(raw), timeout_seconds=CALL_SECONDS)
                 raw = {}
             if raw:
-                body = {**raw, **wanted, "metadata": {**raw["metadata"], "labels": wanted["metadata"]["labels"]}}
+                kept = {key: value for key, value in wanted["metadata"].items() if key in {"labels", "ownerReferences"}}
+                body = {**raw, **wanted, "metadata": {**raw["metadata"], **kept}}
                 self.client.put(f"{self.collection}/{self.name}", body, timeout_seconds=CALL_SECONDS)
             else:
                 self.client.post(self.collection, wanted, timeout_seconds=CALL_SECONDS)
@@ -89,7 +100,14 @@ class LeaderSlice:
         return {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
-            "metadata": {"name": self.name, "namespace": self.namespace, "labels": labels},
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": labels,
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Service", "name": self.service, "uid": self._owner_uid}
+                ],
+            },
             "addressType": f"IPv{ip_address(place.address).version}",
             "endpoints": [endpoint],
             # The name of the Service's port: kube-proxy joins by it.
