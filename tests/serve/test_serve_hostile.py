@@ -7,9 +7,10 @@ import resource
 import socket
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
-from serve_world import answer, is_ended, post, serving, status_of
+from serve_world import PATIENCE_SECONDS, answer, is_ended, post, serving, status_of
 
 from webhook.serve.connection import Phase
 from webhook.serve.limits import Limits
@@ -273,6 +274,34 @@ def test_after_drain_every_answer_is_the_last_of_its_connection(patient):
         patient.reactor.stop_accepting()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(patient.address, timeout=5).close()
+
+
+@pytest.mark.parametrize("client", [lambda world: world.tls(), used_once], ids=["unused", "used"])
+def test_a_request_that_has_arrived_is_answered_although_idle_connections_are_closed(tmp_path, client):
+    """The one thread is busy, so that the request lies there unseen while its connection still counts as idle."""
+    began, go_on = threading.Event(), threading.Event()
+
+    def waiting(environ, start_response):
+        if environ["PATH_INFO"] == "/wait":
+            began.set()
+            go_on.wait(PATIENCE_SECONDS)
+        return echo(environ, start_response)
+
+    with (
+        serving(tmp_path, waiting, replace(PATIENT, threads=1)) as world,
+        world.tls() as busy,
+        client(world) as idle,
+        used_once(world) as asks,
+    ):
+        world.until(lambda: world.reactor.roster.by_phase()[Phase.HANDSHAKE] == 0)
+        busy.sendall(post(b"{}", path="/wait"))
+        assert began.wait(PATIENCE_SECONDS)
+        asks.sendall(post(b"{}"))
+        world.reactor.close_idle()
+        go_on.set()
+        assert status_of(answer(asks)) == 200
+        assert status_of(answer(busy)) == 200
+        assert is_ended(idle)
 
 
 def test_a_port_without_tls_serves_the_same_way(tmp_path):

@@ -1,6 +1,7 @@
 """One client connection: a socket that never blocks, what has arrived, what must still leave, and since when."""
 
 import enum
+import select
 import socket
 import ssl
 import threading
@@ -84,6 +85,14 @@ class Connection:
     def has_input(self) -> bool:
         """Whether bytes wait here that the poller cannot see: read ahead, or decrypted inside TLS."""
         return bool(self.inbox) or (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0)
+
+    def has_arrived(self) -> bool:
+        """Return whether the client has sent something, or its end, that nobody has looked at yet."""
+        if self.has_input:
+            return True
+        poll = select.poll()  # select() takes no descriptor above 1023
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def handshake(self) -> None:
         """Go on with the TLS handshake.

@@ -122,8 +122,11 @@ class Reactor:
             self._listener.close()
 
     def close_idle(self) -> None:
-        """Close the connections on which nothing is going on."""
-        self.roster.close_where((Phase.IDLE, Phase.UNUSED, Phase.HANDSHAKE), "drained")
+        """Close the connections on which nothing is going on; a request that has arrived is still answered.
+
+        A client never repeats a POST that meets a closing connection: the API server would count it as our failure.
+        """
+        self.roster.close_where((Phase.IDLE, Phase.UNUSED, Phase.HANDSHAKE), "drained", unless_arrived=True)
 
     def stop(self) -> None:
         """End the threads once they have finished what they do, and close every connection."""
@@ -350,6 +353,8 @@ class Reactor:
 
     def _expire(self, connection: Connection) -> _Next:
         reason = _EXPIRED[connection.phase]
+        if connection.phase in (Phase.IDLE, Phase.UNUSED) and connection.has_arrived():
+            return _Next.READABLE  # its next request came just before its time was over
         if connection.phase is Phase.READING:
             seconds = self._limits.request_seconds
             sentence = f"The request was not complete {seconds:g} seconds after its first byte."

@@ -62,13 +62,16 @@ class Roster:
             reason = "client"
         self._on_close(connection.ending or reason)
 
-    def close_where(self, phases: Iterable[Phase], reason: str) -> None:
-        """Close every connection that stands in one of ``phases`` and that no thread has claimed."""
+    def close_where(self, phases: Iterable[Phase], reason: str, *, unless_arrived: bool = False) -> None:
+        """Close every connection that stands in one of ``phases`` and that no thread has claimed.
+
+        With ``unless_arrived`` one on which something has arrived stays: a thread is about to take it up.
+        """
         wanted = frozenset(phases)
         for connection in self.all():
             if connection.phase in wanted and connection.claim.acquire(blocking=False):
                 try:
-                    if connection.phase in wanted:
+                    if connection.phase in wanted and not (unless_arrived and connection.has_arrived()):
                         self.close(connection, reason)
                 finally:
                     connection.claim.release()
