@@ -250,16 +250,29 @@ def churn(pods: list[PodRecord], random: Random) -> Iterator[events.LedgerEvent]
         yield events.PodSeen(pods[at])
 
 
-def apply_quietly(made: Ledger, stream: Iterator[events.LedgerEvent], count: int) -> dict[str, list[Sample]]:
-    """Return the seconds of each event by kind."""
+def apply_quietly(
+    made: Ledger, stream: Iterator[events.LedgerEvent], count: int
+) -> tuple[dict[str, list[Sample]], list[Sample]]:
+    """Return the seconds of each event by kind, and of each search of a place for a pending pod.
+
+    The search is a step of its own, as in ``service.book``: between it and its event decisions have their turn.
+    """
     took: dict[str, list[Sample]] = {}
+    places: list[Sample] = []
     for _ in range(count):
         event = next(stream)
         name = _kind(event)
-        began, started = time.thread_time(), time.perf_counter()
-        made.apply(event, 3.0)
-        took.setdefault(name, []).append((time.perf_counter() - started, time.thread_time() - began))
-    return took
+        took.setdefault(name, []).append(timed(lambda: made.apply(event, 3.0)))  # noqa: B023
+        while made.has_waiting:
+            places.append(timed(made.plan_next))
+    return took, places
+
+
+def timed(work: Callable[[], object]) -> Sample:
+    """Return how long ``work`` takes."""
+    began, started = time.thread_time(), time.perf_counter()
+    work()
+    return time.perf_counter() - started, time.thread_time() - began
 
 
 def _kind(event: events.LedgerEvent) -> str:
@@ -282,6 +295,9 @@ def while_events_pour(
             event = next(stream)
             with lock:
                 made.apply(event, 3.0)
+            while made.has_waiting:
+                with lock:
+                    made.plan_next()
             due += 1 / per_second
             time.sleep(max(0.0, due - time.perf_counter()))
 
@@ -313,6 +329,7 @@ def main() -> None:
         made, pods, seconds, megabytes = rebuild(nodes, random)
         gc.collect()
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)  # as ``serve.worker`` does
         print(f"{nodes} nodes, {len(pods)} pods: rebuilt in {seconds:.1f} s")
         print(
             f"  memory: {megabytes:.0f} MB by the ledger, {resident_mb():.0f} MB in use with the records of the lists"
@@ -324,10 +341,11 @@ def main() -> None:
         for name, samples in quiet.items():
             print(f"    {name:26s} {shown(samples)}")
         stream = churn(pods, random)
-        applied = apply_quietly(made, stream, 8000)
+        applied, places = apply_quietly(made, stream, 8000)
         print(f"  event, quiet                 {shown(flat(applied))}")
         for name, samples in applied.items():
             print(f"    {name:26s} {shown(samples)}")
+        print(f"  place of a pending pod       {shown(places)}")
         busy = while_events_pour(made, lock, stream, 200, lambda: decisions(made, lock, chosen.seconds))  # noqa: B023
         print(f"  decision, 200 events/s       {shown(flat(busy))}")
     few, many = medians.values()

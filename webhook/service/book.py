@@ -201,6 +201,10 @@ class Book:
                 freed = self._freed_by(event)
                 self._apply(event, now)
                 self._follower.heard(event, now)
+                has_waiting = self._ledger.has_waiting
+            while has_waiting:
+                with self._lock:
+                    has_waiting = self._ledger.plan_next()
             if freed:
                 self._reconsider(freed, now)
         with self._lock:

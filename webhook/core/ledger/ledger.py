@@ -37,21 +37,24 @@ class Ledger:
         """UID -> the resource version up to which a record of it is old news."""
         self._deadlines: list[tuple[float, str]] = []
 
-    # --- reading ---
+    # --- reading: whoever waits for a virtual place gets it before anybody looks ---
 
     @property
     def views(self) -> Mapping[str, NodeView]:
         """Every node by name. The values are immutable; copy the mapping to keep it."""
+        self._accounts.plan_waiting()
         return self._accounts.views
 
     @property
     def entries(self) -> Mapping[str, Entry]:
         """Every pod by UID."""
+        self._accounts.plan_waiting()
         return self._accounts.entries
 
     @property
     def index(self) -> NodeIndex:
         """The index of the nodes, for verdicts."""
+        self._accounts.plan_waiting()
         return self._accounts.index
 
     @property
@@ -66,11 +69,12 @@ class Ledger:
 
     def entry(self, uid: str, namespace: str = "", name: str = "") -> Entry | None:
         """Return the entry of ``uid``; with an empty or unknown UID the one of that name."""
-        found = self._accounts.entries.get(uid)
+        found = self.entries.get(uid)
         return self._accounts.named(namespace, name) if found is None and name else found
 
     def find(self, pod: PodRecord, *, avoid: frozenset[str] = frozenset()) -> Search:
         """Return where ``pod`` would go now."""
+        self._accounts.plan_waiting()
         return self._accounts.find(pod, avoid=avoid)
 
     def alternatives(self, node: str) -> tuple[NodeView, ...]:
@@ -87,6 +91,7 @@ class Ledger:
 
     def take_notices(self) -> tuple[Notice, ...]:
         """Return what has happened since the last call, and forget it."""
+        self._accounts.plan_waiting()
         notices = tuple(self._accounts.notices)
         self._accounts.notices.clear()
         return notices
@@ -94,14 +99,20 @@ class Ledger:
     def content(self) -> tuple[object, ...]:
         """Return everything that an answer depends on, as one comparable value: equal ledgers have equal content."""
         return (
-            {name: (view.record, view.bound, view.virtual) for name, view in self._accounts.views.items()},
-            dict(self._accounts.entries),
+            {name: (view.record, view.bound, view.virtual) for name, view in self.views.items()},
+            dict(self.entries),
         )
 
     # --- writing ---
 
     def apply(self, event: events.LedgerEvent, now_seconds: float) -> None:
-        """Take one event. What cannot be (a claim on a node that is gone) is dropped, never raised."""
+        """Take one event. What cannot be (a claim on a node that is gone) is dropped, never raised.
+
+        A pod that needs a virtual place is placed by ``plan_next``, by whoever looks first, or before the next event
+        that may change a node: each time with the same result.
+        """
+        if not self._only_adds_a_pod(event, now_seconds):
+            self._accounts.plan_waiting()
         match event:
             case events.PodSeen():
                 self._pod_seen(event, now_seconds)
@@ -110,48 +121,65 @@ class Ledger:
             case events.NodeSeen():
                 self._accounts.open_node(event.record, now_seconds)
             case events.NodeGone():
-                self._accounts.close_node(event.name, now_seconds)
+                self._accounts.close_node(event.name)
             case events.Claimed():
-                self._claimed(event, now_seconds)
+                self._claimed(event)
             case events.BindingAdmitted():
                 self._binding_admitted(event, now_seconds)
             case events.BindingRefused():
                 self._binding_refused(event, now_seconds)
             case events.RoomFreed():
-                self._room_freed(event, now_seconds)
+                self._room_freed(event)
             case events.PodsListed():
                 self._pods_listed(event, now_seconds)
             case events.NodesListed():
                 for name in [name for name in self._accounts.views if name not in event.names]:
-                    self._accounts.close_node(name, now_seconds)
+                    self._accounts.close_node(name)
             case events.Diverged():
                 self._doubt(event.node)
             case events.Recalled():
-                view = self.views.get(event.node)
+                view = self._accounts.views.get(event.node)
                 if view is not None:
                     recalled = self.charges.recall(self._accounts.single(view), event.uid, event.cpus, event.devices)
-                    self._accounts.settle(recalled, now_seconds)
+                    self._accounts.settle(recalled)
             case events.Reported():
-                view = self.views.get(event.node)
+                view = self._accounts.views.get(event.node)
                 if view is not None:
-                    self._accounts.settle(
-                        reconciled(self.charges, self._accounts.single(view), event.report), now_seconds
-                    )
+                    self._accounts.settle(reconciled(self.charges, self._accounts.single(view), event.report))
             case events.Elapsed():
                 pass
         self._expire(now_seconds)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a pod is still to get its virtual place."""
+        return self._accounts.has_waiting
+
+    def plan_next(self) -> bool:
+        """Place the pod that waits longest for its virtual place; return whether another waits.
+
+        A step of its own, so that a lock around events is not held for a search; whoever reads need not call it.
+        """
+        return self._accounts.plan_next()
+
+    def _only_adds_a_pod(self, event: events.LedgerEvent, now_seconds: float) -> bool:
+        """Return whether ``event`` leaves every node as it is, so that those who wait may be placed after it."""
+        if not isinstance(event, events.PodSeen) or event.pod.node_name or event.pod.has_ended:
+            return False
+        is_due = bool(self._deadlines) and self._deadlines[0][0] <= now_seconds
+        return not is_due and event.pod.uid not in self._accounts.entries
 
     # --- pods ---
 
     def _pod_seen(self, event: events.PodSeen, now_seconds: float) -> None:
         pod = event.pod
-        old = self.entries.get(pod.uid)
+        old = self._accounts.entries.get(pod.uid)
         if pod.resource_version <= self._gone.get(pod.uid, -1):
             return
         if old is not None and pod.resource_version < old.pod.resource_version:
             return
         if pod.has_ended:
-            surprised = self._note_failure(pod, old, now_seconds)
+            surprised = self._note_failure(pod, old)
             self._forget(pod.uid, _FOR_GOOD, now_seconds)
             if surprised:  # after its own release, which frees nothing in truth
                 self._accounts.refused.setdefault(pod.node_name, set()).add(pod.demand)
@@ -165,17 +193,17 @@ class Ledger:
     def _pod_changed(self, pod: PodRecord, old: Entry, now_seconds: float) -> None:
         """Take news of a pod that is bound where we thought."""
         entry = replace(old, pod=pod, is_assumed=False, until_seconds=None)
-        view = self.views.get(old.node)
+        view = self._accounts.views.get(old.node)
         if view is not None and (pod.demand != old.pod.demand or pod.confirmed != old.pod.confirmed):
             view = self._accounts.single(view)
             bound = self.charges.amend(view, entry).bound
-            self._accounts.settle(self.charges.rebuild(view, view.record, now_seconds, bound), now_seconds)
+            self._accounts.settle(self.charges.rebuild(view, view.record, now_seconds, bound))
             return
         self._accounts.amend(entry)
         is_first_answer = pod.phase == "Running" and not old.pod.is_answered
         if not is_first_answer or view is None or not self._accounts.is_modelled(view):
             return
-        if not self._accounts.answered(pod.uid, old.node, now_seconds, runs=True):
+        if not self._accounts.answered(pod.uid, old.node, runs=True):
             self._accounts.note("runs-though-refused", pod, old.node)
             self._doubt(old.node)
 
@@ -195,7 +223,7 @@ class Ledger:
             self._accounts.release(old, now_seconds)
         entry = Entry(pod, EntryState.PENDING, tries=old.tries if old is not None else 0)
         if holds:
-            self._accounts.plan(entry, now_seconds)
+            self._accounts.plan(entry)
         else:
             self._accounts.keep(entry)
 
@@ -204,12 +232,12 @@ class Ledger:
         self._gone.move_to_end(uid)
         if len(self._gone) > REMEMBERED_GONE:
             self._gone.popitem(last=False)
-        entry = self.entries.get(uid)
+        entry = self._accounts.entries.get(uid)
         if entry is not None:
             self._accounts.release(entry, now_seconds)
 
     def _pods_listed(self, event: events.PodsListed, now_seconds: float) -> None:
-        for uid, entry in list(self.entries.items()):
+        for uid, entry in list(self._accounts.entries.items()):
             # A claim may be younger than the list, and ends by itself.
             if uid not in event.uids and entry.is_stored:
                 # Without the list's version a record as young as ours counts as news: a lagging API server may have
@@ -218,9 +246,9 @@ class Ledger:
 
     # --- claims and bindings ---
 
-    def _claimed(self, event: events.Claimed, now_seconds: float) -> None:
+    def _claimed(self, event: events.Claimed) -> None:
         uid = event.pod.uid
-        if not uid or uid in self.entries or uid in self._gone or event.node not in self.views:
+        if not uid or uid in self._accounts.entries or uid in self._gone or event.node not in self._accounts.views:
             return
         entry = Entry(
             event.pod,
@@ -231,11 +259,11 @@ class Ledger:
             until_seconds=event.until_seconds,
         )
         self._until(entry)
-        self._accounts.reserve(entry, now_seconds)
+        self._accounts.reserve(entry)
 
     def _binding_admitted(self, event: events.BindingAdmitted, now_seconds: float) -> None:
-        old = self.entries.get(event.uid)
-        if old is None or event.node not in self.views:
+        old = self._accounts.entries.get(event.uid)
+        if old is None or event.node not in self._accounts.views:
             return
         if old.state is EntryState.BOUND and (not old.is_assumed or old.node == event.node):
             return
@@ -245,24 +273,24 @@ class Ledger:
         heapq.heappush(self._deadlines, (event.until_seconds, event.uid))
 
     def _binding_refused(self, event: events.BindingRefused, now_seconds: float) -> None:
-        old = self.entries.get(event.uid)
+        old = self._accounts.entries.get(event.uid)
         if old is None or (old.state is EntryState.BOUND and not old.is_assumed):
             return
         self._accounts.release(old, now_seconds)
         # A pod that the watch has not shown yet may be a claim that comes to nothing: its entry must end, too.
         entry = Entry(old.pod, EntryState.PENDING, until_seconds=event.until_seconds, tries=old.tries + 1)
         self._until(entry)
-        if not self._accounts.reserve_on(entry, event.steer_to, now_seconds):
+        if not self._accounts.reserve_on(entry, event.steer_to):
             self._accounts.keep(replace(entry, until_seconds=None) if entry.is_stored else entry)
 
-    def _room_freed(self, event: events.RoomFreed, now_seconds: float) -> None:
-        old, slot = self.entries.get(event.uid), self.index.slot(event.node)
+    def _room_freed(self, event: events.RoomFreed) -> None:
+        old, slot = self._accounts.entries.get(event.uid), self._accounts.index.slot(event.node)
         if old is None or slot is None or old.state is not EntryState.PENDING or old.node:
             return
-        if not self.index.eligible(old.pod.eligibility) >> slot & 1:
+        if not self._accounts.index.eligible(old.pod.eligibility) >> slot & 1:
             return
         entry = replace(old, until_seconds=event.until_seconds)
-        if self._accounts.reserve_on(entry, event.node, now_seconds):
+        if self._accounts.reserve_on(entry, event.node):
             self._until(entry)
 
     def _until(self, entry: Entry) -> None:
@@ -272,7 +300,7 @@ class Ledger:
     def _expire(self, now_seconds: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now_seconds:
             _, uid = heapq.heappop(self._deadlines)
-            entry = self.entries.get(uid)
+            entry = self._accounts.entries.get(uid)
             if entry is None or entry.until_seconds is None or entry.until_seconds > now_seconds:
                 continue
             self._accounts.release(entry, now_seconds)
@@ -287,21 +315,21 @@ class Ledger:
     # --- surprises ---
 
     def _doubt(self, node: str) -> None:
-        view = self.views.get(node)
+        view = self._accounts.views.get(node)
         if view is not None:
             self._accounts.store(self.charges.doubt(self._accounts.single(view)))
 
-    def _note_failure(self, pod: PodRecord, old: Entry | None, now_seconds: float) -> bool:
+    def _note_failure(self, pod: PodRecord, old: Entry | None) -> bool:
         """Note that a kubelet refused a pod which we had let through, and return whether it did so.
 
         One that was never charged tells nothing.
         """
         if pod.failure_reason not in ADMISSION_ERRORS or old is None or old.state is not EntryState.BOUND:
             return False
-        view = self.views.get(old.node)
+        view = self._accounts.views.get(old.node)
         if view is None or old.node != pod.node_name or not self._accounts.is_modelled(view):
             return False
-        if self._accounts.answered(pod.uid, old.node, now_seconds, runs=False):
+        if self._accounts.answered(pod.uid, old.node, runs=False):
             return False
         self._accounts.note("refused-though-allowed", pod, pod.node_name, pod.failure_reason)
         self._doubt(old.node)
