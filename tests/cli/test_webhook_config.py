@@ -11,7 +11,7 @@ from certs.mint import mint_development_pair
 from webhook.cli.webhook_config import webhook_config
 from webhook.core.judged import TABLE
 from webhook.core.match_conditions import match_conditions
-from webhook.wire.workload_kinds import STANDARD_ROWS
+from webhook.wire.workload_table import STANDARD_ROWS
 
 DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}")
 URL = ("--url", "https://webhook.example:8443")

@@ -9,7 +9,7 @@ from webhook.core.dialect import Stage
 from webhook.core.judge import judge_workload
 from webhook.core.modes import Rules
 from webhook.wire.shapes import child
-from webhook.wire.workload_kinds import STANDARD_KINDS
+from webhook.wire.workload_table import STANDARD_KINDS
 from webhook.wire.workloads import read_workload
 
 HALF = "resources: {requests: {cpu: 500m}, limits: {cpu: 500m, aliyun.com/gpu: 1}}"

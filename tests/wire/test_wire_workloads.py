@@ -7,17 +7,8 @@ from hypothesis import strategies as st
 from support.json_values import values_with
 
 from webhook.core.pod import Malformed
-from webhook.wire.workload_kinds import (
-    EACH_ITEM,
-    EACH_MEMBER,
-    STANDARD_KINDS,
-    STANDARD_ROWS,
-    Count,
-    TemplateRule,
-    WorkloadKind,
-    kind_table,
-    steps_of,
-)
+from webhook.wire.workload_kinds import EACH_ITEM, EACH_MEMBER, Count, TemplateRule, WorkloadKind, steps_of
+from webhook.wire.workload_table import STANDARD_KINDS, STANDARD_ROWS, kind_table
 from webhook.wire.workloads import read_workload, workload_annotations
 
 T = "{metadata: {annotations: {mark: here}}, spec: {containers: [{name: c}]}}"
@@ -50,11 +41,26 @@ KINDS = [
         for kind, field in [
             ("PyTorchJob", "pytorchReplicaSpecs"),
             ("TFJob", "tfReplicaSpecs"),
-            ("MPIJob", "mpiReplicaSpecs"),
             ("JAXJob", "jaxReplicaSpecs"),
             ("XGBoostJob", "xgbReplicaSpecs"),
             ("PaddleJob", "paddleReplicaSpecs"),
+            ("MXJob", "mxReplicaSpecs"),
         ]
+    ),
+    (
+        "kubeflow.org",
+        "MPIJob",
+        f"spec: {{mpiReplicaSpecs: {{Launcher: {{template: {T}}}, Worker: {{replicas: 4, template: {T}}}}}}}",
+        [("spec.mpiReplicaSpecs.Launcher.template", 1), ("spec.mpiReplicaSpecs.Worker.template", 4)],
+    ),
+    *(
+        (
+            "trainer.kubeflow.org",
+            kind,
+            f"spec: {{template: {{spec: {{replicatedJobs: [{{template: {{spec: {{template: {T}}}}}}}]}}}}}}",
+            [("spec.template.spec.replicatedJobs[0].template.spec.template", None)],
+        )
+        for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
     ),
     *(
         (
@@ -70,6 +76,7 @@ KINDS = [
         for kind, prefix, opened, closed in [
             ("RayCluster", "spec", "spec: {", "}"),
             ("RayJob", "spec.rayClusterSpec", "spec: {rayClusterSpec: {", "}}"),
+            ("RayCronJob", "spec.jobTemplate.rayClusterSpec", "spec: {jobTemplate: {rayClusterSpec: {", "}}}"),
             ("RayService", "spec.rayClusterConfig", "spec: {rayClusterConfig: {", "}}"),
         ]
     ),
@@ -86,16 +93,65 @@ KINDS = [
         [("spec.replicatedJobs[0].template.spec.template", 8)],
     ),
     (
-        "batch.volcano.sh",
-        "Job",
-        f"spec: {{tasks: [{{replicas: 2, template: {T}}}, {{replicas: 0, template: {T}}}]}}",
-        [("spec.tasks[0].template", 2), ("spec.tasks[1].template", 0)],
+        "workloads.x-k8s.io",
+        "RoleBasedGroup",
+        (
+            f"spec: {{roles: [{{replicas: 2, standalonePattern: {{template: {T}}}}}, "
+            f"{{replicas: 3, leaderWorkerPattern: {{size: 4, template: {T}}}}}, {{template: {T}}}, "
+            f"{{replicas: 2, customComponentsPattern: {{components: [{{size: 3, template: {T}}}]}}}}], "
+            f"roleTemplates: [{{template: {T}}}]}}"
+        ),
+        [
+            ("spec.roles[2].template", 1),
+            ("spec.roles[0].standalonePattern.template", 2),
+            ("spec.roles[1].leaderWorkerPattern.template", 12),
+            ("spec.roles[3].customComponentsPattern.components[0].template", 6),
+            ("spec.roleTemplates[0].template", None),
+        ],
+    ),
+    *(
+        (
+            group,
+            kind,
+            f"{opened}{{tasks: [{{replicas: 2, template: {T}}}, {{template: {T}}}]}}{closed}",
+            [(f"{prefix}.tasks[0].template", 2), (f"{prefix}.tasks[1].template", 0)],
+        )
+        for group, kind, prefix, opened, closed in [
+            ("batch.volcano.sh", "Job", "spec", "spec: ", ""),
+            ("flow.volcano.sh", "JobTemplate", "spec", "spec: ", ""),
+            ("batch.volcano.sh", "CronJob", "spec.jobTemplate.spec", "spec: {jobTemplate: {spec: ", "}}"),
+        ]
     ),
     ("apps.kruise.io", "CloneSet", f"spec: {{replicas: 5, template: {T}}}", [("spec.template", 5)]),
     ("apps.kruise.io", "StatefulSet", f"spec: {{template: {T}}}", [("spec.template", 1)]),
     ("apps.kruise.io", "DaemonSet", f"spec: {{template: {T}}}", [("spec.template", None)]),
+    ("apps.kruise.io", "BroadcastJob", f"spec: {{template: {T}}}", [("spec.template", None)]),
+    (
+        "apps.kruise.io",
+        "AdvancedCronJob",
+        (
+            f"spec: {{template: {{jobTemplate: {{spec: {{parallelism: 2, template: {T}}}}}, "
+            f"broadcastJobTemplate: {{spec: {{template: {T}}}}}}}}}"
+        ),
+        [
+            ("spec.template.jobTemplate.spec.template", 2),
+            ("spec.template.broadcastJobTemplate.spec.template", None),
+        ],
+    ),
+    (
+        "apps.kruise.io",
+        "UnitedDeployment",
+        f"spec: {{replicas: 6, template: {{cloneSetTemplate: {{spec: {{template: {T}}}}}}}}}",
+        [("spec.template.cloneSetTemplate.spec.template", 6)],
+    ),
     ("serving.knative.dev", "Service", f"spec: {{template: {T}}}", [("spec.template", None)]),
     ("argoproj.io", "Rollout", f"spec: {{replicas: 2, template: {T}}}", [("spec.template", 2)]),
+    (
+        "argoproj.io",
+        "Experiment",
+        f"spec: {{templates: [{{replicas: 2, template: {T}}}]}}",
+        [("spec.templates[0].template", 2)],
+    ),
     (
         "serving.kserve.io",
         "InferenceService",
@@ -149,6 +205,13 @@ def _read(group, kind, text):
             f"spec: {{leaderWorkerTemplate: {{size: 0, leaderTemplate: {T}, workerTemplate: {T}}}}}",
             [1, 0],
             id="never less than none",
+        ),
+        pytest.param(
+            "kubeflow.org",
+            "MPIJob",
+            f"spec: {{mpiReplicaSpecs: {{Launcher: {{template: {T}}}, Worker: {{template: {T}}}}}}}",
+            [1, 0],
+            id="an MPIJob has no worker by default",
         ),
         pytest.param("batch", "Job", f"spec: {{completions: 5, template: {T}}}", [1], id="parallelism is 1 by default"),
         pytest.param(

@@ -16,7 +16,7 @@ from webhook.wire.manifests import BrokenDocument, read_manifests
 from webhook.wire.objects import raw_objects
 from webhook.wire.patches import apply_patch
 from webhook.wire.plain_text import plain
-from webhook.wire.workload_kinds import STANDARD_KINDS
+from webhook.wire.workload_table import STANDARD_KINDS
 
 EXIT_REFUSED: Final = 1
 EXIT_UNREADABLE: Final = 3

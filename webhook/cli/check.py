@@ -18,7 +18,8 @@ from webhook.core.reasons import FIELD_UNREADABLE
 from webhook.wire.manifests import BrokenDocument, Document, Position, read_manifests
 from webhook.wire.objects import FoundObject, read_objects
 from webhook.wire.plain_text import plain
-from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
+from webhook.wire.workload_kinds import KindTable
+from webhook.wire.workload_table import STANDARD_KINDS
 
 MOST_NAME_CHARACTERS: Final = 4096
 """Linux's longest path (PATH_MAX)."""

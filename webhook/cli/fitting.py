@@ -20,7 +20,8 @@ from webhook.service.picture import Answer, fits_together, ledger_of, load_pictu
 from webhook.wire.manifests import BrokenDocument, Position, read_manifests
 from webhook.wire.objects import FoundObject, read_objects
 from webhook.wire.pictures import Picture, PictureFault
-from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
+from webhook.wire.workload_kinds import KindTable
+from webhook.wire.workload_table import STANDARD_KINDS
 
 _START: Final = Position(1, 1)
 _REFUSED = frozenset({Outcome.NEVER, Outcome.WOULD_FAIL})

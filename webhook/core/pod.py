@@ -169,6 +169,8 @@ class Pod:
     is_deleting: bool = False
     """``metadata.deletionTimestamp`` is set."""
     phase: str = ""
+    is_partial: bool = False
+    """What is left out may be filled in from elsewhere, before there is a pod: then its absence is no fault."""
     malformed: tuple[Malformed, ...] = ()
 
 

@@ -23,7 +23,8 @@ from webhook.service.logs import fault_text
 from webhook.service.meters import Meters
 from webhook.wire.replies import encode_review
 from webhook.wire.reviews import BadReview, Wants, decode_review
-from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
+from webhook.wire.workload_kinds import KindTable
+from webhook.wire.workload_table import STANDARD_KINDS
 
 Judge = Callable[[Ask, float], Decision]
 """Decides a question; the number is when the answer must be ready, in seconds of the monotonic clock."""

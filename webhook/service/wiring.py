@@ -28,7 +28,8 @@ from webhook.service.services import Services
 from webhook.service.settings import Settings
 from webhook.service.start import StartError
 from webhook.wire.pictures import Picture
-from webhook.wire.workload_kinds import KindTable, kind_table
+from webhook.wire.workload_kinds import KindTable
+from webhook.wire.workload_table import kind_table
 
 if TYPE_CHECKING:
     from webhook.service.live import LiveLedger

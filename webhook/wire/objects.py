@@ -7,7 +7,8 @@ from webhook.core.decisions import Subject
 from webhook.wire.pods import read_pod
 from webhook.wire.reviews import read_node_labels
 from webhook.wire.shapes import JsonMap
-from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable
+from webhook.wire.workload_kinds import KindTable
+from webhook.wire.workload_table import STANDARD_KINDS
 from webhook.wire.workloads import read_workload
 
 

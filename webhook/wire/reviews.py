@@ -20,7 +20,8 @@ from webhook.core.pod import Binding, Malformed, NodeLabels
 from webhook.wire.plain_text import plain
 from webhook.wire.pods import has_same_pod, raw_annotations, read_pod
 from webhook.wire.shapes import JsonMap, describe, read_map, read_text, read_text_map
-from webhook.wire.workload_kinds import STANDARD_KINDS, KindTable, WorkloadKind
+from webhook.wire.workload_kinds import KindTable, WorkloadKind
+from webhook.wire.workload_table import STANDARD_KINDS
 from webhook.wire.workloads import has_same_templates, read_workload, workload_annotations
 
 API_VERSION: Final = "admission.k8s.io/v1"

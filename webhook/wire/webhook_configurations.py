@@ -11,7 +11,7 @@ from webhook.core.decisions import Endpoint
 from webhook.core.judged import TABLE, Judged
 from webhook.core.match_conditions import MatchCondition, match_conditions
 from webhook.core.pod import Binding, NodeLabels, Pod
-from webhook.wire.workload_kinds import STANDARD_ROWS
+from webhook.wire.workload_table import STANDARD_ROWS
 
 DOMAIN: Final = "numa-admission.io"
 """Webhook names are domain names; users read them in every refusal."""
@@ -146,10 +146,11 @@ def _parts(
         return [("", [rule("", ["bindings", "pods/binding"], "Namespaced")], conditions)]
     if row.subject is NodeLabels:
         return [("", [rule("", ["nodes"], "Cluster")], conditions)]
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for kind in STANDARD_ROWS:
-        groups.setdefault(kind.group, []).append(f"{kind.kind.lower()}s")
-    built_in = [rule(group, names, "Namespaced") for group, names in groups.items() if group in BUILT_IN_GROUPS]
-    custom = [rule(group, names, "Namespaced") for group, names in groups.items() if group not in BUILT_IN_GROUPS]
+        scope = "Cluster" if kind.cluster_scoped else "Namespaced"
+        groups.setdefault((kind.group, scope), []).append(f"{kind.kind.lower()}s")
+    built_in = [rule(group, names, scope) for (group, scope), names in groups.items() if group in BUILT_IN_GROUPS]
+    custom = [rule(group, names, scope) for (group, scope), names in groups.items() if group not in BUILT_IN_GROUPS]
     # The conditions know where the built-in kinds keep their templates; custom kinds keep them in lists and maps.
     return [("", built_in, conditions), (CUSTOM_SUFFIX, custom, ())]

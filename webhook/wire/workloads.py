@@ -1,4 +1,4 @@
-"""An object that holds pod templates, read by its row of ``webhook.wire.workload_kinds``.
+"""An object that holds pod templates, read by its row of ``webhook.wire.workload_table``.
 
 Nothing is raised for any JSON value: what is null or missing is no template, what has a wrong type is noted.
 """
@@ -86,6 +86,11 @@ def has_same_templates(new: JsonMap, old: JsonMap, row: WorkloadKind) -> bool:
 
 
 def _read_template(root: JsonMap, raw: JsonMap, rule: TemplateRule, namespace: str, homes: tuple[SpecHome, ...]) -> Pod:
+    pod = _read_pod_of(root, raw, rule, namespace, homes)
+    return replace(pod, is_partial=True) if rule.partial else pod
+
+
+def _read_pod_of(root: JsonMap, raw: JsonMap, rule: TemplateRule, namespace: str, homes: tuple[SpecHome, ...]) -> Pod:
     if not rule.inline and not rule.metadata:
         return read_pod(raw, namespace=namespace, homes=homes)
     faults: list[Malformed] = []

@@ -64,7 +64,8 @@ def _container(case: Case, container: Container) -> Iterator[Finding]:
     path = f"{container.path}.resources.{'limits' if request is None and limit is not None else 'requests'}.cpu"
     who = f"{container.kind.value} {shown(container.name)}"
     if asked is None or asked.nanos <= 0:
-        yield _absent(case, path, who, asked)
+        if asked is not None or not case.pod.is_partial:
+            yield _absent(case, path, who, asked)
         return
     asked = asked.as_stored
     if not asked.is_whole:
@@ -81,13 +82,14 @@ def _container(case: Case, container: Container) -> Iterator[Finding]:
     whole = whole_cores(asked.nearest_whole())
     limit_path = f"{container.path}.resources.limits.cpu"
     if limit is None:
-        yield CPU_LIMIT_MISSING.at(
-            limit_path,
-            f"{who} asks for {cores(asked)} and has no limit; the two must be equal.",
-            found="nothing",
-            wanted=cores(asked),
-            next_step=f"Set the limit to {whole}.",
-        )
+        if not case.pod.is_partial:
+            yield CPU_LIMIT_MISSING.at(
+                limit_path,
+                f"{who} asks for {cores(asked)} and has no limit; the two must be equal.",
+                found="nothing",
+                wanted=cores(asked),
+                next_step=f"Set the limit to {whole}.",
+            )
     elif limit.as_stored != asked:
         yield CPU_NOT_EQUAL.at(
             limit_path,

@@ -47,7 +47,7 @@ def resource_names(case: Case) -> Iterator[Finding]:
                 wanted=case.dialect.gpu,
                 next_step=f"Use {case.dialect.gpu} instead, in whole cards.",
             )
-    if case.dialect.requires_gpu and not own and not foreign:
+    if case.dialect.requires_gpu and not own and not foreign and not case.pod.is_partial:
         yield GPU_MISSING.at(
             "spec.containers",
             f"no container asks for {case.dialect.gpu}; CPUs and GPUs are only placed together.",

@@ -56,7 +56,7 @@ def cpu_sum(case: Case) -> Iterator[Finding]:
     if case.pod.labels.get(QOS_LABEL) not in _PINNED or _other_priority(case.pod) is not None:
         return
     total = Quantity(demand_of(case.pod).totals.get("cpu", 0) * NANOS_PER_MILLI)
-    if total.nanos > 0 and total.is_whole:
+    if (total.nanos > 0 and total.is_whole) or (total.is_zero and case.pod.is_partial):
         return
     severity = Severity.WARNING if total.is_zero and case.stage.is_lenient else Severity.ERROR
     yield CPU_SUM_NOT_WHOLE.at(
