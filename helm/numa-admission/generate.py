@@ -1,11 +1,12 @@
 # ruff: noqa: INP001 - a script of the chart, no package
 """Write what the chart takes from the code: the webhook entries and the schema of the values.
 
-    python helm/numa-admission/generate.py      writes both files; a test compares them with what this would write
+    python helm/numa-admission/generate.py      writes the files; a test compares them with what this would write
 
 ``files/webhooks.json`` holds every entry of ``webhook.wire.webhook_configurations`` without what a release decides
-(whom to call, which namespaces are left out); the template adds that. ``values.schema.json`` is
-``values.schema.in.json`` with the server's own schema of the settings in it, less what the chart sets.
+(whom to call, which namespaces are left out); the template adds that. ``files/needs-restart.json`` lists the settings
+that a running server does not take over; the template rolls the pods when one of them changes. ``values.schema.json``
+is ``values.schema.in.json`` with the server's own schema of the settings in it, less what the chart sets.
 """
 
 import json
@@ -13,7 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from webhook.service.settings import key_of
 from webhook.service.settings_file import settings_schema
+from webhook.service.settings_restart import NEEDS_RESTART
 from webhook.wire.webhook_configurations import CUSTOM_SUFFIX, DOMAIN, Target, webhook_configurations
 
 CHART = Path(__file__).parent
@@ -66,6 +69,11 @@ def values_schema() -> dict[str, Any]:
     return schema
 
 
+def keys_that_need_a_restart() -> dict[str, list[str]]:
+    """Return the keys of the settings that wait for a restart, by section."""
+    return {section: sorted(key_of(name) for name in names) for section, names in NEEDS_RESTART.items()}
+
+
 def _moved(schema: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return the schema without references to other files: what they describe is checked by the server alone."""
     if isinstance(schema, list):
@@ -81,6 +89,7 @@ def generated() -> dict[Path, str]:
     """Return each file's path and text."""
     return {
         CHART / "files" / "webhooks.json": _text(webhook_entries()),
+        CHART / "files" / "needs-restart.json": _text(keys_that_need_a_restart()),
         CHART / "values.schema.json": _text(values_schema()),
     }
 

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from serve_world import PATIENCE_SECONDS, answer, is_ended, post, status_of
+from support.projected_folder import project
 
 from certs.mint import mint_development_pair
 from certs.pki import mint_authority
@@ -176,8 +177,7 @@ def test_int_stops_at_once(tmp_path, pair):
 def test_a_killed_worker_is_replaced(tmp_path, pair):
     with running(tmp_path, pair) as server:
         server.until_probe("/readyz", 200)
-        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGKILL)
+        os.kill(int(children_of(server).split()[0]), signal.SIGKILL)
         server.until_probe("/readyz", 200)
         assert server.call()[0] == 200
 
@@ -249,6 +249,77 @@ def test_a_renewed_certificate_is_served_without_a_restart(tmp_path, pair):
             except ssl.SSLCertVerificationError:
                 tick.wait(0.2)
         pytest.fail("the renewed certificate was never served")
+
+
+def until_verdict(server: Server, allowed: bool) -> str:
+    """Ask until the review's verdict is this one, and return the process that gave it."""
+    tick = threading.Event()
+    for _ in range(int(PATIENCE_SECONDS / 0.1)):
+        status, body = server.call()
+        assert status == 200
+        if json.loads(body)["response"]["allowed"] is allowed:
+            return children_of(server)
+        tick.wait(0.1)
+    raise AssertionError(f"the verdict never became {allowed}")
+
+
+def children_of(server: Server) -> str:
+    """The worker processes."""
+    return Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text()
+
+
+def settings_metric(server: Server, name: str) -> set[float]:
+    """The values of a metric in all workers."""
+    lines = server.probe("/metrics")[1].decode().splitlines()
+    return {float(line.split()[1]) for line in lines if line.startswith(f"numa_admission_settings_{name}")}
+
+
+@pytest.mark.parametrize("start", ["role: both", "role: rules, workers: 2", "role: rules"])
+def test_changed_settings_are_taken_over_without_a_restart(tmp_path, pair, start):
+    """A ConfigMap's symlink swap: the same processes answer otherwise; a bad one changes nothing."""
+    first = f"server: {{drainSeconds: 0, {start}}}\nrules: {{enforcement: deny}}\n"
+    second = f"server: {{drainSeconds: 0, {start}, threads: 5}}\nrules: {{enforcement: warn}}\n"
+    project(tmp_path, {"settings.yaml": first})
+    with running(tmp_path, pair, settings=first) as server:
+        processes = until_verdict(server, allowed=False)
+        before = settings_metric(server, "hash")
+        project(tmp_path, {"settings.yaml": second})
+        until(lambda: settings_metric(server, "hash").isdisjoint(before))
+        until(lambda: settings_metric(server, "restart_needed") == {1})
+        assert until_verdict(server, allowed=True) == processes
+        after = settings_metric(server, "hash")
+        assert len(after) == 1, "every worker has the same"
+
+        project(tmp_path, {"settings.yaml": "rules: {enforcement: deny, families: {cpu: dney}, colour: red}\n"})
+        until(lambda: settings_metric(server, "reload_failed") == {1})
+        assert settings_metric(server, "hash") == after
+        assert until_verdict(server, allowed=True) == processes
+    lines = [json.loads(line) for line in (tmp_path / "server.log").read_text().splitlines()]
+    told = [line for line in lines if line["event"] == "settings"]
+    assert {tuple(line["waiting"]) for line in told if "waiting" in line} == {("server.threads",)}
+    assert {len(line["faults"]) for line in told if "faults" in line} == {2}
+
+
+def test_a_worker_that_takes_another_s_place_judges_by_the_settings_in_force(tmp_path, pair):
+    project(tmp_path, {"settings.yaml": ""})
+    with running(tmp_path, pair, settings="rules: {enforcement: deny}") as server:
+        first = until_verdict(server, allowed=False)
+        project(tmp_path, {"settings.yaml": "rules: {enforcement: warn}"})
+        until_verdict(server, allowed=True)
+        os.kill(int(first.split()[0]), signal.SIGKILL)
+        until(lambda: children_of(server) not in {first, ""})
+        server.until_probe("/readyz", 200)
+        assert json.loads(server.call()[1])["response"]["allowed"] is True
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until `holds` says yes."""
+    tick = threading.Event()
+    for _ in range(int(PATIENCE_SECONDS / 0.1)):
+        if holds():
+            return
+        tick.wait(0.1)
+    raise AssertionError("it never came")
 
 
 def test_a_taken_port_is_one_sentence_and_exit_2(pair):

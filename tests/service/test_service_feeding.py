@@ -17,6 +17,7 @@ from webhook.core.placement import Holding
 from webhook.service.book import Book
 from webhook.service.feeding import Feeding, Hooks
 from webhook.service.logs import open_log
+from webhook.wire.machine_classes import read_machine_classes
 
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 GROUP = "/apis/topology.node.k8s.io"
@@ -244,6 +245,40 @@ def test_a_topology_that_goes_takes_the_machine_with_it(cluster):
     with fed(cluster) as (api, book, _):
         api.delete(TOPOLOGIES, "n1")
         api.wait_until(lambda: book.snapshot().views["n1"].record.machine is None)
+
+
+def test_machine_classes_that_change_change_their_nodes_only_and_none_goes_away(cluster):
+    """A class comes, is changed and goes; the pod that runs on its node is never lost."""
+    api, url = cluster
+    api.put(NODES_PATH, raw_node("n3", labels={"class": "big"}))
+    with fed((api, url)) as (api, book, feeding):
+        api.put(PODS_PATH, raw_pod("a", node="n3", phase="Running"))
+        api.wait_until(lambda: book.entry("uid-a") is not None)
+        assert book.view("n3").record.machine is None
+        seen = []
+        apply = book.apply
+        book.apply = lambda events: [seen.append(type(event).__name__) for event in events] and apply(events)
+
+        for gpus in (4, 2):
+            feeding.change_classes(classes_of(gpus))
+            machine = book.view("n3").record.machine
+            assert [layout.count for layout in machine.devices] == [2 * gpus]
+            assert (len(book.views()), book.entry("uid-a").node) == (3, "n3")
+        feeding.change_classes(classes_of(2))
+        feeding.change_classes(())
+        assert book.view("n3").record.machine is None
+        assert book.entry("uid-a").node == "n3"
+        assert set(seen) == {"NodeSeen", "Reported"}
+        assert seen.count("NodeSeen") == 3, "the two nodes with topologies and the change that is none tell nothing"
+
+
+def classes_of(gpus):
+    faults = []
+    layout = {"numaNodes": 2, "coresPerNUMANode": 8, "memoryPerNUMANode": "64Gi", "devices": {"aliyun.com/gpu": gpus}}
+    raw = [{"name": "big", "matchLabels": {"class": "big"}, "layout": layout}]
+    classes = read_machine_classes(raw, "classes", faults)
+    assert not faults
+    return classes
 
 
 def test_a_checkpoint_is_asked_after_each_list_of_pods(cluster):

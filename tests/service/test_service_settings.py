@@ -15,6 +15,7 @@ from webhook.core.ledger.verdicts import Outcome
 from webhook.core.modes import Enforcement, Mode
 from webhook.service.settings import SECTIONS, Role, Settings, key_of
 from webhook.service.settings_file import SettingsError, parse_settings, read_settings, settings_schema
+from webhook.service.settings_restart import NEEDS_RESTART
 from webhook.service.wiring import LedgerSource, capacity_rules_of, kinds_of, rules_of
 
 SCHEMA = settings_schema()
@@ -80,9 +81,44 @@ def test_what_is_not_set_is_a_default(content):
     assert parse_settings(content) == Settings()
 
 
-def test_a_section_without_a_value_is_told():
-    with pytest.raises(SettingsError, match=r"^rules: found null, wanted a map\.$"):
-        parse_settings(b"rules:\n")
+NOTHING = [
+    *(f"{section}:" for section in (*SECTIONS, "workloads")),
+    "server: {bind: null, workers: ~, role: null}",
+    "rules: {enforcement: null, families: null, namespaces: {team-a: null}, dialects: null}",
+    "rules: {families: {cpu: null}, namespaces: null}",
+    "capacity: {outcomes: {never: null}, machineClasses: null, guardsBindings: null}",
+]
+
+
+@pytest.mark.parametrize("content", NOTHING)
+def test_a_key_without_a_value_is_as_if_it_were_not_there(content):
+    """Helm writes such keys, and who has commented out all that a section holds."""
+    assert parse_settings(content.encode()) == Settings()
+
+
+def test_keys_without_a_value_within_lists_of_maps_are_as_if_they_were_not_there():
+    without = b"workloads: [{group: g, kind: B, templates: [{path: a.b}]}]"
+    content = b"workloads: [{group: g, kind: B, templates: [{path: a.b, replicas: null, inline: null}]}]"
+    assert parse_settings(content) == parse_settings(without)
+    assert parse_settings(CLASS.replace(b"layout: {", b"layout: {distances: null, ")) == parse_settings(CLASS)
+    assert parse_settings(CLASS + b"    kubelet:\n") == parse_settings(CLASS)
+
+
+NO_ROOM_FOR_NULL = [
+    ("rules: {famlies: null}", "rules.famlies: found an unknown key"),
+    ("colour: null", "colour: found an unknown key"),
+    ("rules: {resultWriters: [null]}", "rules.resultWriters[0]: found null, wanted a text."),
+    ("workloads: [null]", "workloads[0]: found null, wanted a map."),
+    ("workloads: [{kind: B, templatez: null}]", "workloads[0].workload kind: found the unknown key"),
+]
+
+
+@pytest.mark.parametrize("content, sentence", NO_ROOM_FOR_NULL)
+def test_null_hides_no_fault(content, sentence):
+    with pytest.raises(SettingsError) as raised:
+        parse_settings(content.encode())
+    assert [fault for fault in raised.value.faults if fault.startswith(sentence)], raised.value.faults
+    assert len(set(raised.value.faults)) == len(raised.value.faults)
 
 
 def test_every_fault_is_told_at_once_with_path_found_and_wanted():
@@ -224,6 +260,17 @@ def test_the_schema_s_defaults_are_those_of_the_dataclass(section):
             default = field.default.value if hasattr(field.default, "value") else field.default
             assert row["default"] == (list(default) if isinstance(default, tuple) else default), field.name
         assert row.get("description"), f"{section}.{field.name} is not described"
+
+
+def test_the_schema_marks_exactly_what_needs_a_restart():
+    marked = {
+        section: {key for key, row in body["properties"].items() if row.get("x-needs-restart")}
+        for section, body in SCHEMA["properties"].items()
+        if "properties" in body
+    }
+    assert {section: keys for section, keys in marked.items() if keys} == {
+        section: {key_of(name) for name in names} for section, names in NEEDS_RESTART.items()
+    }
 
 
 def test_the_schema_has_exactly_the_sections():

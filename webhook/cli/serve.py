@@ -15,6 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from webhook.service.settings import Settings
+    from webhook.service.settings_file import SettingsFile
     from webhook.service.wiring import LedgerSource
 
 EXIT_CANNOT_START: Final = 2
@@ -26,7 +27,12 @@ EXIT_CANNOT_START: Final = 2
 @click.option("--tls-cert", metavar="FILE", help="The serving certificate, PEM, the leaf first.")
 @click.option("--tls-key", metavar="FILE", help="Its key, PEM.")
 @click.option("--client-ca", metavar="FILE", help="Authorities that may sign clients; without it anyone may call.")
-@click.option("--settings", "settings_file", metavar="FILE", help="Settings, YAML; options given here count more.")
+@click.option(
+    "--settings",
+    "settings_file",
+    metavar="FILE",
+    help="Settings, YAML, followed as they change; options count more.",
+)
 @click.option("--role", type=click.Choice(["rules", "ledger", "both"]), help="Which endpoints are served.")
 @click.option("--demo", is_flag=True, help="Mint a throw-away certificate and judge by a small built-in GPU cluster.")
 def serve(
@@ -43,12 +49,11 @@ def serve(
     """Answer admission reviews over HTTPS until a signal ends it; TERM drains, a second INT does not wait."""
     # Heavy imports wait until here, so that --help and a wrong option stay quick.
     from certs.faults import CertificateError  # noqa: PLC0415 - as above
-    from webhook.service.settings import Role  # noqa: PLC0415 - as above
-    from webhook.service.settings_file import check_settings, read_settings  # noqa: PLC0415 - as above
+    from webhook.service.settings import Role, Settings  # noqa: PLC0415 - as above
+    from webhook.service.settings_file import check_settings, read_settings_file  # noqa: PLC0415 - as above
     from webhook.service.start import StartError  # noqa: PLC0415 - as above
 
-    try:
-        settings = read_settings(Path(settings_file)) if settings_file else _defaults()
+    def above(settings: Settings) -> Settings:
         server = replace(
             settings.server,
             bind=bind or settings.server.bind,
@@ -61,19 +66,20 @@ def serve(
             key_file=tls_key or settings.tls.key_file,
             client_ca_file=client_ca or settings.tls.client_ca_file,
         )
-        settings = replace(settings, server=server, tls=tls)
-        check_settings(settings)
+        return replace(settings, server=server, tls=tls)
+
+    try:
+        file = read_settings_file(Path(settings_file), above) if settings_file else None
+        if file is not None:
+            settings = file.settings(file.content)
+        else:
+            settings = above(Settings())
+            check_settings(settings)
         with _certificate(settings, demo=demo) as (settings, ca_file), _metrics_folder(settings):
-            _run(settings, ca_file, demo=demo)
+            _run(settings, file, ca_file, demo=demo)
     except (CertificateError, StartError) as error:
         click.echo(f"numa-admission serve: {error}", err=True)
         sys.exit(EXIT_CANNOT_START)
-
-
-def _defaults() -> "Settings":
-    from webhook.service.settings import Settings  # noqa: PLC0415 - see serve
-
-    return Settings()
 
 
 @contextmanager
@@ -107,7 +113,7 @@ def _metrics_folder(settings: "Settings") -> Iterator[None]:
         yield
 
 
-def _run(settings: "Settings", ca_file: Path | None, *, demo: bool) -> None:
+def _run(settings: "Settings", file: "SettingsFile | None", ca_file: Path | None, *, demo: bool) -> None:
     from certs.files import ReloadingServerContext  # noqa: PLC0415 - see serve
     from webhook.edge.app import create_app  # noqa: PLC0415 - see serve
     from webhook.edge.probes import Probes  # noqa: PLC0415 - see serve
@@ -126,7 +132,9 @@ def _run(settings: "Settings", ca_file: Path | None, *, demo: bool) -> None:
         listener=listener,
         probe_listener=probe_listener,
         tls=tls,
-        build=lambda: build_services(settings, open_log(sys.stderr.buffer, settings.log.level), source=source, tls=tls),
+        build=lambda: build_services(
+            settings, open_log(sys.stderr.buffer, settings.log.level), source=source, tls=tls, file=file
+        ),
         application=create_app,
         probes=lambda services: Probes(services.health, services.meters),
         log_level=settings.log.level,

@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from webhook.core.ledger.events import LedgerEvent, NodeGone, NodeSeen, NodesListed, Reported
 from webhook.core.ledger.records import NodeRecord
+from webhook.core.ledger.verdicts import MachineClass
 from webhook.wire.devices import NodeDevices
 from webhook.wire.node_reports import report_of
 from webhook.wire.node_sources import NodeAssembler, NodeSources
@@ -84,6 +86,18 @@ class NodeBoard:
         """The list of Devices is whole."""
         for name in [name for name in self._devices if name not in names]:
             self.devices_seen(name, None)
+
+    def change_classes(self, classes: tuple[MachineClass, ...]) -> None:
+        """Describe nodes by ``classes`` from now on: each node whose record changes so is told, one after another.
+
+        The others are not told, and no node is taken away meanwhile.
+        """
+        with self._lock:
+            self._assembler = replace(self._assembler, classes=classes)  # with its shelf: equal machines stay one value
+            names = tuple(self._readings)
+        for name in names:
+            with self._lock:
+                self._tell(name)
 
     def reports(self) -> tuple[LedgerEvent, ...]:
         """Return the live reports of all nodes, for after a list of pods."""

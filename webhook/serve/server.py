@@ -178,4 +178,4 @@ class _Master(Arbiter):  # type: ignore[misc]  # gunicorn is untyped
 
     def handle_hup(self) -> None:
         """Ignore a HUP: it would start a second ledger beside the first."""
-        self.log.warning("A HUP does nothing: certificates are read again by themselves, for settings start anew.")
+        self.log.warning("A HUP does nothing: certificates and settings are read again by themselves.")

@@ -90,9 +90,11 @@ class Door:
     gives_way: bool = False
     """Whether a call that comes late is allowed unjudged, with a warning: the ledger's endpoints, whose answer
     ``unknown`` is meant for that. The others leave it to the failure policy."""
+    kinds: KindTable = field(default_factory=lambda: STANDARD_KINDS)
+    """The kinds that hold pod templates."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Corridor:
     """Answers reviews; endpoints without a door are not served by this role."""
 
@@ -100,7 +102,10 @@ class Corridor:
     meters: Meters
     log: FilteringBoundLogger
     clock: Clock = field(default_factory=Clock)
-    kinds: KindTable = field(default_factory=lambda: STANDARD_KINDS)
+
+    def change_doors(self, doors: Mapping[Endpoint, Door]) -> None:
+        """Answer by ``doors`` of the same endpoints from now on; a call that has begun ends by the door it took."""
+        self.doors = doors
 
     def answer(
         self, endpoint: Endpoint, body: bytes, *, received_seconds: float, timeout_seconds: float | None = None
@@ -117,7 +122,7 @@ class Corridor:
         self.meters.begin()
         ask: Ask | None = None
         try:
-            review = decode_review(body, wants=door.wants, kinds=self.kinds)
+            review = decode_review(body, wants=door.wants, kinds=door.kinds)
             ask = review.ask
             decision = self._judge(door, ask, received_seconds, timeout_seconds)
             reply = encode_review(ask.review_uid, decision, review.raw_object if door.patches else None)

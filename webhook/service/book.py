@@ -150,23 +150,24 @@ class Book:
         if distrust := self._trust():
             return _unjudged(ask, distrust)
         with self._lock:
-            decision, now = self._judge_binding(ask)
+            rules = self._rules  # a binding that waits ends by the rules that it began with
+            decision, now = self._judge_binding(ask, rules)
             while (subject := self._worth_waiting_for(ask, decision)) and self._turns.has_room():
                 left = (until_monotonic_seconds or 0.0) - self._monotonic_seconds()
                 if left <= 0:
                     break
                 with self._turns.queue(subject) as news:
                     news.wait(left)
-                decision, now = self._judge_binding(ask)
+                decision, now = self._judge_binding(ask, rules)
             self._commit(ask, decision, now)
         return decision
 
-    def _judge_binding(self, ask: Ask) -> tuple[Decision, float]:
+    def _judge_binding(self, ask: Ask, rules: CapacityRules) -> tuple[Decision, float]:
         now, binding = self._now_seconds(), ask.subject
         shunned: frozenset[str] = frozenset()
         if isinstance(binding, Binding):
             shunned = self._follower.shunned(binding.pod_uid, binding.node_name, now)
-        return decide_bind(ask, self._ledger, self._rules, now, shunned), now
+        return decide_bind(ask, self._ledger, rules, now, shunned), now
 
     def _worth_waiting_for(self, ask: Ask, decision: Decision) -> str:
         """Return the node or the UID of the pod of which news may change ``decision``; empty: none would."""

@@ -120,6 +120,10 @@ class Feeding:
         for thread in self._threads:
             thread.join(within_seconds)
 
+    def change_classes(self, classes: tuple[MachineClass, ...]) -> None:
+        """Describe nodes by ``classes`` from now on; returns when the book has heard of all that this changes."""
+        self._board.change_classes(classes)
+
     def states(self) -> dict[str, PulseState]:
         """Return the state of each feed by name, for metrics and the dashboard."""
         return {pulse.name: pulse.state for pulse in self._pulses}

@@ -1,5 +1,6 @@
-"""The settings: one YAML file, read once at start, as frozen values. A fault stops the start, and all are told at once.
+"""The settings: one YAML file as frozen values. A fault stops the start, and all are told at once.
 
+The file is read again when it changes (``settings_watch``); what needs a restart is named in ``settings_restart``.
 The form is ``settings.schema.json``; a key there is the field's name here in camel case. What the schema cannot say
 (two keys that contradict each other) is checked in ``settings_file``.
 """
@@ -230,7 +231,7 @@ def settings_from(
     document: Mapping[str, Any], workloads: tuple[WorkloadKind, ...] = (), classes: tuple[MachineClass, ...] = ()
 ) -> Settings:
     """Return the settings of a ``document`` that the schema has let pass; ``workloads`` and ``classes`` are read."""
-    sections = {name: _section(kind, document.get(name) or {}) for name, kind in SECTIONS.items()}
+    sections = {name: _section(kind, document.get(name, {})) for name, kind in SECTIONS.items()}
     sections["capacity"] = replace(sections["capacity"], machine_classes=classes)
     return Settings(**sections, workloads=workloads)
 
@@ -239,6 +240,6 @@ def _section(kind: type, raw: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an in
     values = {
         each.name: each.metadata.get("read", lambda value: value)(raw[key_of(each.name)])
         for each in fields(kind)
-        if raw.get(key_of(each.name)) is not None
+        if key_of(each.name) in raw
     }
     return kind(**values)

@@ -3,7 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from ipaddress import ip_address
@@ -19,7 +20,7 @@ from webhook.service.settings import Role, Settings, settings_from
 from webhook.service.start import StartError
 from webhook.wire.machine_classes import read_machine_classes
 from webhook.wire.plain_text import plain
-from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_schema, schema_faults
+from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, UNKNOWN_KEY, read_schema, schema_faults
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
 from webhook.wire.workload_rows import workload_kind_from
 
@@ -46,12 +47,20 @@ def read_settings(path: Path) -> Settings:
     Raises:
         SettingsError: with every fault at once.
     """
+    return parse_settings(read_content(path))
+
+
+def read_content(path: Path) -> bytes:
+    """Return what stands in the file at ``path``, at most a little more than settings may have.
+
+    Raises:
+        SettingsError: it cannot be read.
+    """
     try:
         with path.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+            return stream.read(_MAX_BYTES + 1)
     except OSError as error:
         raise SettingsError((f"The settings file {path} cannot be read: {error.strerror or error}.",)) from error
-    return parse_settings(content)
 
 
 def parse_settings(content: bytes) -> Settings:
@@ -62,11 +71,15 @@ def parse_settings(content: bytes) -> Settings:
     """
     if len(content) > _MAX_BYTES:
         raise SettingsError((f"The settings have more than {_MAX_BYTES} bytes.",))
-    document = _load(content)
-    if document is None:
-        document = {}
-    faults = [_sentence(fault) for fault in schema_faults(_validator(), document)]
-    rows = document.get("workloads") if isinstance(document, dict) else None
+    written = _load(content)
+    if written is None:
+        written = {}
+    # A key without a value is as if it were not there, but an unknown one is told all the same.
+    document = _without_nulls(written)
+    told = [fault for fault in schema_faults(_validator(), written) if fault.found == UNKNOWN_KEY]
+    told += [fault for fault in schema_faults(_validator(), document) if fault not in told]
+    faults = [_sentence(fault) for fault in told]
+    rows = written.get("workloads")
     workloads = tuple(_workloads(rows if isinstance(rows, list) else [], faults))
     if not faults:  # the reader of classes expects what the schema has let pass
         found: list[Malformed] = []
@@ -77,6 +90,36 @@ def parse_settings(content: bytes) -> Settings:
     settings = settings_from(document, workloads, classes)
     check_settings(settings)
     return settings
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """Where the settings come from."""
+
+    path: Path
+    content: bytes
+    """As it was at start."""
+    above: Callable[[Settings], Settings] = lambda settings: settings
+    """Puts what counts more (options of the command line) above the file's settings."""
+
+    def settings(self, content: bytes) -> Settings:
+        """Return the settings that a start with ``content`` in the file would have.
+
+        Raises:
+            SettingsError: with every fault at once.
+        """
+        settings = self.above(parse_settings(content))
+        check_settings(settings)
+        return settings
+
+
+def read_settings_file(path: Path, above: Callable[[Settings], Settings]) -> SettingsFile:
+    """Return the file at ``path`` as it is now.
+
+    Raises:
+        SettingsError: it cannot be read.
+    """
+    return SettingsFile(path, read_content(path), above)
 
 
 def check_settings(settings: Settings) -> None:
@@ -144,8 +187,15 @@ def _unreachable(address: str) -> bool:
         return True
 
 
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any part of a YAML document
+    """Return ``value`` without the keys of maps whose value is null; an item of a list that is null stays."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
 def _raw_classes(document: Mapping[str, Any]) -> list[Any]:
-    raw: list[Any] = (document.get("capacity") or {}).get("machineClasses") or []
+    raw: list[Any] = document.get("capacity", {}).get("machineClasses", [])
     return raw
 
 

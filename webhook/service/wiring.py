@@ -1,8 +1,9 @@
 """From settings to services: which endpoint is judged by what. The only place that puts the parts together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
@@ -26,6 +27,8 @@ from webhook.service.meters import Meters
 from webhook.service.picture import events_of
 from webhook.service.services import Services
 from webhook.service.settings import Settings
+from webhook.service.settings_file import SettingsFile
+from webhook.service.settings_watch import SettingsWatch
 from webhook.service.start import StartError
 from webhook.wire.pictures import Picture
 from webhook.wire.workload_kinds import KindTable
@@ -106,40 +109,30 @@ def build_services(
     source: LedgerSource | None = None,
     clock: Clock | None = None,
     tls: ReloadingServerContext | None = None,
+    file: SettingsFile | None = None,
 ) -> Services:
     """Return the parts of one serving process; call it after the fork.
 
-    ``tls`` is watched: its certificate's end is a metric, an ended one fails readiness, refused files are logged.
+    ``file`` is where ``settings`` come from: what changes in it is taken over. ``tls`` is watched: its certificate's
+    end is a metric, an ended one fails readiness, refused files are logged.
     """
     clock = clock or Clock()
     source = source or LedgerSource()
-    role, timeouts = settings.server.role, settings.timeouts
     meters = Meters(is_multiprocess=settings.server.workers > 1)
-    doors: dict[Endpoint, Door] = {}
     live: LiveLedger | None = None
+    book: Book | None = None
     on_tick: list[Callable[[], None]] = []
-    if role.has_rules:
-        rules = rules_of(settings)
-        wants = rules.vocabulary.carries_mark
-        doors[Endpoint.MUTATE] = Door(
-            lambda ask, _until: decide_mutate(ask, rules), timeouts.mutate_seconds, wants=wants, patches=True
-        )
-        doors[Endpoint.VALIDATE] = Door(
-            lambda ask, _until: decide_validate(ask, rules), timeouts.validate_seconds, wants=wants
-        )
-    if role.has_ledger:
+    if settings.server.role.has_ledger:
         live = _live(settings, source, clock, meters, log) if settings.cluster.live else None
         book = live.book if live is not None else _book(settings, source, clock)
-        stateless = rules_of(settings)
-
-        def capacity(ask: Ask, _until_monotonic_seconds: float) -> Decision:
-            # What the stateless rules refuse is theirs to say: two webhooks never report the same pod twice.
-            return book.decide_capacity(ask) if decide_validate(ask, stateless).allowed else Decision.allow()
-
-        doors[Endpoint.CAPACITY] = Door(capacity, timeouts.capacity_seconds, gives_way=True)
-        doors[Endpoint.BIND] = Door(book.decide_bind, timeouts.bind_seconds, gives_way=True)
         on_notice = live.divergence.take if live is not None else _unheard
         on_tick.append(_every(_ELAPSED_EVERY_SECONDS, clock, partial(_elapse, book, log, on_notice)))
+    corridor = Corridor(doors_of(settings, book), meters, log, clock)
+    watch_settings: SettingsWatch | None = None
+    if file is not None:
+        change = partial(_change, source=source, corridor=corridor, book=book, live=live)
+        watch_settings = SettingsWatch(file, change, meters, log)
+        watch_settings.catch_up()
     ready_checks: list[Check] = [live.why_not_ready] if live is not None else []
     on_tick.extend(live.on_tick if live is not None else ())
     if tls is not None:
@@ -147,16 +140,61 @@ def build_services(
         ready_checks.append(watch.why_not_ready)
         on_tick.append(_every(_LOOK_EVERY_SECONDS, clock, watch.look))
     return Services(
-        corridor=Corridor(doors, meters, log, clock, kinds_of(settings)),
+        corridor=corridor,
         health=Health(tuple(ready_checks)),
         meters=meters,
         log=log,
-        on_start=live.on_start if live is not None else (),
+        on_start=(
+            *(live.on_start if live is not None else ()),
+            *((watch_settings.start,) if watch_settings is not None else ()),
+        ),
         on_tick=tuple(on_tick),
         on_drain=live.on_drain if live is not None else (),
-        on_stop=live.on_stop if live is not None else (),
+        on_stop=(
+            *((watch_settings.stop,) if watch_settings is not None else ()),
+            *(live.on_stop if live is not None else ()),
+        ),
         keeps_connections=live.leads if live is not None else lambda: True,
     )
+
+
+def doors_of(settings: Settings, book: Book | None) -> Mapping[Endpoint, Door]:
+    """Return how each endpoint of the role is answered; ``book`` is the ledger's, None where the role has none."""
+    role, timeouts, rules, kinds = settings.server.role, settings.timeouts, rules_of(settings), kinds_of(settings)
+    doors: dict[Endpoint, Door] = {}
+    if role.has_rules:
+        wants = rules.vocabulary.carries_mark
+        doors[Endpoint.MUTATE] = Door(
+            lambda ask, _until: decide_mutate(ask, rules),
+            timeouts.mutate_seconds,
+            wants=wants,
+            patches=True,
+            kinds=kinds,
+        )
+        doors[Endpoint.VALIDATE] = Door(
+            lambda ask, _until: decide_validate(ask, rules), timeouts.validate_seconds, wants=wants, kinds=kinds
+        )
+    if book is not None:
+
+        def capacity(ask: Ask, _until_monotonic_seconds: float) -> Decision:
+            # What the stateless rules refuse is theirs to say: two webhooks never report the same pod twice.
+            return book.decide_capacity(ask) if decide_validate(ask, rules).allowed else Decision.allow()
+
+        doors[Endpoint.CAPACITY] = Door(capacity, timeouts.capacity_seconds, gives_way=True, kinds=kinds)
+        doors[Endpoint.BIND] = Door(book.decide_bind, timeouts.bind_seconds, gives_way=True, kinds=kinds)
+    return MappingProxyType(doors)
+
+
+def _change(
+    settings: Settings, *, source: LedgerSource, corridor: Corridor, book: Book | None, live: "LiveLedger | None"
+) -> None:
+    """Judge by ``settings`` from now on. The ledger stays what it is; only nodes whose machine class changes change."""
+    doors = doors_of(settings, book)
+    if book is not None:
+        book.change_rules(capacity_rules_of(settings, source))
+    corridor.change_doors(doors)
+    if live is not None:
+        live.feeding.change_classes(settings.capacity.machine_classes)
 
 
 def _live(

@@ -16,6 +16,8 @@ from webhook.wire.shapes import child, describe
 
 MACHINE_CLASS_SCHEMA: Final = "machine-class.schema.json"
 PICTURE_SCHEMA: Final = "cluster-picture.schema.json"
+UNKNOWN_KEY: Final = "an unknown key"
+"""``found`` of a fault that is a key which the schema does not know."""
 
 _TYPES: Final = {
     "string": "a text",
@@ -71,7 +73,7 @@ def _faults(error: ValidationError) -> Iterator[Malformed]:
             known = list(schema.get("properties", {}))
             for key in here:
                 if key not in known:
-                    yield Malformed(child(path, str(key)), "an unknown key", _one_of(str(key), known))
+                    yield Malformed(child(path, str(key)), UNKNOWN_KEY, _one_of(str(key), known))
         case _:
             yield Malformed(path, _found(error), _wanted(error, schema))
 

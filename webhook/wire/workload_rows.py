@@ -81,6 +81,8 @@ def _fields(raw: object, where: str, types: Mapping[str, type], faults: list[str
     for key, value in raw.items():
         if key not in types:
             faults.append(f"{where}: found the unknown key {describe(key)}, wanted one of {', '.join(types)}.")
+        elif value is None:  # as if it were not there
+            continue
         elif not isinstance(value, types[key]) or (types[key] is int and isinstance(value, bool)):
             faults.append(f"{where}.{key}: found {describe(value)}, wanted {_TYPE_WORDS[types[key]]}.")
         else:
