@@ -56,9 +56,24 @@ REFUSED = {"phase": "Failed", "failure_reason": "TopologyAffinityError", "is_ans
             "admitted the pod",
             id="the kubelet takes what the model refuses",
         ),
+        pytest.param(
+            (seen("one", demand((2, 6))), seen("one", demand((2, 6)), version=2, **REFUSED)),
+            "refused-not-prevented",
+            "TopologyAffinityError",
+            id="the kubelet refuses as the model does, and nobody had turned the binding back",
+        ),
+        pytest.param(
+            (
+                PodSeen(pod("one", demand((2, 2)))),
+                seen("one", demand((2, 2)), version=2, **REFUSED),
+            ),
+            "refused-not-prevented",
+            "TopologyAffinityError",
+            id="the kubelet refuses what nobody had seen bound",
+        ),
     ],
 )
-def test_a_surprise_is_counted_and_told_with_both_views(lines, registry, events, kind, kubelet):
+def test_a_divergence_is_counted_and_told_with_both_views(lines, registry, events, kind, kubelet):
     made, found = notices(*events)
     Divergence(open_log(lines), made.views.get, registry).take(found)
     (line,) = [json.loads(text) for text in lines.getvalue().splitlines()]
@@ -83,6 +98,5 @@ def test_a_node_that_is_gone_meanwhile_is_said_to_be(lines, registry):
 
 
 def test_what_the_model_expected_is_no_surprise():
-    assert notices(seen("one", demand((2, 6))), seen("one", demand((2, 6)), version=2, **REFUSED))[1] == ()
     running = {"phase": "Running", "is_answered": True}
     assert notices(seen("one", demand((2, 2))), seen("one", demand((2, 2)), version=2, **running))[1] == ()

@@ -10,8 +10,8 @@ from webhook.core.ledger.ledger import Notice
 from webhook.core.ledger.proofs import numa_rooms, policy_words
 from webhook.core.ledger.records import Entry, NodeView
 
-SURPRISES: Final = frozenset({"refused-though-allowed", "runs-though-refused"})
-"""Kinds of notice that say that our view of a node was wrong."""
+DIVERGENCES: Final = frozenset({"refused-though-allowed", "refused-not-prevented", "runs-though-refused"})
+"""Kinds of notice that say that a kubelet did what we would not have had it do: every AdmissionError is one of them."""
 _MOST_PODS: Final = 16
 
 
@@ -35,10 +35,10 @@ class Divergence:
         )
 
     def take(self, notices: Iterable[Notice]) -> None:
-        """Count ``notices``, and log each surprise with the kubelet's view and with ours."""
+        """Count ``notices``, and log each divergence with the kubelet's view and with ours."""
         for notice in notices:
             self._notices.labels(notice.kind).inc()
-            if notice.kind not in SURPRISES:
+            if notice.kind not in DIVERGENCES:
                 continue
             self._log.warning(
                 "divergence",

@@ -15,7 +15,9 @@ class Notice:
     """Something that the service should log and count."""
 
     kind: str
-    """``refused-though-allowed``, ``runs-though-refused``, ``claim-expired``, ``binding-expired``, ``place-lost``."""
+    """``refused-though-allowed``, ``refused-not-prevented`` (as the model says, or where there is none: the binding
+    passed unjudged, by a setting, or because the guard gave way), ``runs-though-refused``, ``claim-expired``,
+    ``binding-expired``, ``place-lost``."""
     uid: str
     namespace: str
     name: str
@@ -45,7 +47,7 @@ class Accounts:
         """Bound pods whose node is not known (yet, or any more), by node name."""
 
     def named(self, namespace: str, name: str) -> Entry | None:
-        """Return the entry of the pod that was seen last under a name."""
+        """Return the entry of the pod that was seen last under a name; one that is stored goes before one asked for."""
         return self.entries.get(self._by_name.get(namespace, {}).get(name, ""))
 
     def find(self, pod: PodRecord, *, avoid: frozenset[str] = frozenset()) -> Search:
@@ -197,10 +199,14 @@ class Accounts:
         before = self.entries.get(entry.uid)
         self.entries[entry.uid] = entry
         pod = entry.pod
-        if before is None or before.pod.name != pod.name:
-            if before is not None:
-                self._forget_name(before)
-            self._by_name.setdefault(pod.namespace, {})[pod.name] = pod.uid
+        if before is not None and before.pod.name != pod.name:
+            self._forget_name(before)
+            before = None
+        if before is None or before.is_stored is not entry.is_stored:
+            holder = self.named(pod.namespace, pod.name)
+            # A create of a name that exists comes to nothing: the name stays with the pod that is stored.
+            if holder is None or entry.is_stored or not holder.is_stored:
+                self._by_name.setdefault(pod.namespace, {})[pod.name] = pod.uid
 
     def _forget_name(self, entry: Entry) -> None:
         pod = entry.pod
@@ -224,6 +230,8 @@ class Accounts:
             old = view.record
             if old == record:
                 return
+            if old.allocatable != record.allocatable:  # such as a device plugin that has come
+                self.refused.pop(record.name, None)
             if (old.machine, old.unhealthy, old.allocator) == (record.machine, record.unhealthy, record.allocator):
                 view = replace(view, record=record)
                 self.alternatives.recorded(view)

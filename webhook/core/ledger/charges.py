@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.core.demand import PodDemand
-from webhook.core.ledger.holdings import Told, held_alone, holding_on, is_within, told
+from webhook.core.ledger.holdings import Told, held_alone, holding_on, is_within, same_places, told
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeRecord, NodeView, PodRecord
 from webhook.core.machine import Machine, NodeState
 from webhook.core.occupancy import give_back, holds_nothing, holds_unhealthy, is_free, take
@@ -180,7 +180,7 @@ class Charges:
         for entry in entries:
             totals = with_pod(totals, entry.pod.demand)
         state = _empty_state(record)
-        keeps = view.record.machine == record.machine and view.record.allocator is record.allocator
+        keeps = view.record.allocator is record.allocator and same_places(view.record.machine, record.machine)
         virtual = view.virtual if keeps else tuple(replace(entry, holding=None) for entry in view.virtual)
         if state is None:
             nowhere = (replace(entry, holding=None, places=(), certainty=Certainty.GUESSED) for entry in entries)

@@ -137,3 +137,15 @@ def held_alone(entry: Entry, others: Iterable[Entry]) -> Holding | None:
     if cpus == holding.cpus and tuple(devices) == holding.devices:
         return holding
     return replace(holding, cpus=cpus, devices=tuple(devices))
+
+
+def same_places(one: Machine | None, other: Machine | None) -> bool:
+    """Return whether CPUs and devices of one are those of the other by number, whatever else is told of them.
+
+    What a kubelet has given out does not move when a source of the node's topology, a label or a setting of it changes.
+    """
+    if one is None or other is None:
+        return one is other
+    return (one.numa_ids, one.cpus, one.memory) == (other.numa_ids, other.cpus, other.memory) and [
+        (layout.resource, layout.numa_of_device) for layout in one.devices
+    ] == [(layout.resource, layout.numa_of_device) for layout in other.devices]

@@ -320,20 +320,26 @@ class Ledger:
             self._accounts.store(self.charges.doubt(self._accounts.single(view)))
 
     def _note_failure(self, pod: PodRecord, old: Entry | None) -> bool:
-        """Note that a kubelet refused a pod which we had let through, and return whether it did so.
+        """Note that a kubelet refused a pod, and return whether that tells that it refuses equal ones.
 
-        One that was never charged tells nothing.
+        It does so where we had let the pod through and it had not run: one that ran was refused for what a reboot did
+        to its devices. One that we never knew tells nothing.
         """
-        if pod.failure_reason not in ADMISSION_ERRORS or old is None or old.state is not EntryState.BOUND:
+        if pod.failure_reason not in ADMISSION_ERRORS or old is None:
             return False
         view = self._accounts.views.get(old.node)
-        if view is None or old.node != pod.node_name or not self._accounts.is_modelled(view):
-            return False
-        if self._accounts.answered(pod.uid, old.node, runs=False):
+        is_charged = old.state is EntryState.BOUND and old.node == pod.node_name
+        if (
+            not is_charged
+            or view is None
+            or not self._accounts.is_modelled(view)
+            or self._accounts.answered(pod.uid, old.node, runs=False)
+        ):
+            self._accounts.note("refused-not-prevented", pod, pod.node_name, pod.failure_reason)
             return False
         self._accounts.note("refused-though-allowed", pod, pod.node_name, pod.failure_reason)
         self._doubt(old.node)
-        return True
+        return not old.pod.is_answered
 
 
 def _has_virtual_place(entry: Entry) -> bool:
