@@ -2,6 +2,7 @@
 
 import pytest
 
+from webhook.cluster.errors import Unavailable
 from webhook.cluster.pulse import Pulse
 from webhook.service.freshness import Freshness, FreshnessLimits
 
@@ -47,15 +48,15 @@ STEPS = {
         [World.all_listed, wait(60), lambda w: w.nodes.heard(), lambda w: w.pods.heard(), wait(60)],
         "",
     ),
-    "lost for a moment": ([World.all_listed, lambda w: w.pods.lost("refused"), wait(20)], ""),
-    "lost for longer": ([World.all_listed, lambda w: w.pods.lost("refused"), wait(21)], "stale"),
+    "lost for a moment": ([World.all_listed, lambda w: w.pods.lost(Unavailable("refused")), wait(20)], ""),
+    "lost for longer": ([World.all_listed, lambda w: w.pods.lost(Unavailable("refused")), wait(21)], "stale"),
     "lost again and again is lost since the first time": (
-        [World.all_listed, *[lambda w: w.pods.lost("refused"), wait(11)] * 2],
+        [World.all_listed, *[lambda w: w.pods.lost(Unavailable("refused")), wait(11)] * 2],
         "stale",
     ),
-    "back again": ([World.all_listed, lambda w: w.pods.lost("x"), wait(30), lambda w: w.pods.heard()], ""),
+    "back again": ([World.all_listed, lambda w: w.pods.lost(Unavailable("x")), wait(30), lambda w: w.pods.heard()], ""),
     "an optional one is silent": ([World.all_listed, wait(99), World.all_listed, wait(2)], ""),
-    "an optional one is lost": ([World.all_listed, lambda w: w.extra.lost("403"), wait(50)], ""),
+    "an optional one is lost": ([World.all_listed, lambda w: w.extra.lost(Unavailable("403")), wait(50)], ""),
 }
 
 
@@ -69,7 +70,7 @@ def test_trust(steps, word):
 
 def test_readiness_names_the_feed_and_why_and_does_not_end_when_the_picture_gets_old():
     world = World()
-    world.pods.lost("GET /api/v1/pods: 403 forbidden")
+    world.pods.lost(Unavailable("GET /api/v1/pods: 403 forbidden"))
     world.nodes.listed()
     assert world.fresh.why_not_ready() == ("The feed of pods has not been read yet: GET /api/v1/pods: 403 forbidden.")
     world.all_listed()

@@ -1,7 +1,7 @@
 """What the feeds make of what they hear: compact records at once, and ledger events of what is new."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -10,9 +10,10 @@ from webhook.cluster.node_board import NodeBoard
 from webhook.cluster.pod_board import PodBoard
 from webhook.core.ledger.events import LedgerEvent, PodsListed
 from webhook.core.ledger.records import PodRecord
+from webhook.core.pod import Malformed
 from webhook.wire.devices import NodeDevices, read_node_devices
 from webhook.wire.node_topologies import NodeTopology, read_node_topology
-from webhook.wire.nodes import read_node
+from webhook.wire.nodes import NodeReading, read_node
 from webhook.wire.pod_records import read_pod_record
 from webhook.wire.pod_results import read_result
 from webhook.wire.pods import read_pod
@@ -28,12 +29,25 @@ _VERSIONS: Final = ("v1alpha2", "v1alpha1")
 """Served versions that we read, best first; any other is taken as the API server prefers."""
 
 
+OnMalformed = Callable[[str, Sequence[Malformed]], None]
+"""Told the name of an object and the parts of it that could not be read."""
+
+
+def _unheard(_name: str, _faults: Sequence[Malformed]) -> None:
+    return
+
+
 class OfANode(Protocol):
     """What a source tells of one node; its name is the node's."""
 
     @property
     def name(self) -> str:
         """The node's name."""
+        ...
+
+    @property
+    def malformed(self) -> tuple[Malformed, ...]:
+        """What could not be read."""
         ...
 
 
@@ -48,11 +62,13 @@ class PodReceiver:
         board: PodBoard,
         wall_seconds: Callable[[], float],
         after_list: Callable[[], Iterable[LedgerEvent]] = lambda: (),
+        on_malformed: OnMalformed = _unheard,
     ) -> None:
         """Tell ``board``; what ``after_list`` returns (a checkpoint's places, reports) follows each list."""
         self._board = board
         self._wall_seconds = wall_seconds
         self._after_list = after_list
+        self._on_malformed = on_malformed
         self._shelf = Shelf()
         self._listing: set[str] = set()
         self._started_seconds = 0.0
@@ -87,6 +103,8 @@ class PodReceiver:
 
     def _record(self, item: object) -> PodRecord | None:
         pod = read_pod(item)
+        if pod.malformed:
+            self._on_malformed(f"{pod.namespace}/{pod.name}", pod.malformed)
         if not pod.uid:
             return None
         record = read_pod_record(item, pod=pod)
@@ -106,9 +124,10 @@ class PodReceiver:
 class NodeReceiver:
     """Nodes into the board."""
 
-    def __init__(self, board: NodeBoard) -> None:
+    def __init__(self, board: NodeBoard, on_malformed: OnMalformed = _unheard) -> None:
         """Tell ``board``."""
         self._board = board
+        self._on_malformed = on_malformed
         self._listing: set[str] = set()
 
     def list_begins(self) -> None:
@@ -118,7 +137,7 @@ class NodeReceiver:
     def listed(self, items: list[Any]) -> None:
         """Take a page."""
         for item in items:
-            reading = read_node(item)
+            reading = self._read(item)
             self._listing.add(reading.facts.name)
             self._board.node_seen(reading)
 
@@ -128,11 +147,17 @@ class NodeReceiver:
 
     def changed(self, kind: str, item: Json) -> None:
         """Take one change."""
-        reading = read_node(item)
+        reading = self._read(item)
         if kind == "DELETED":
             self._board.node_gone(reading.facts.name)
         else:
             self._board.node_seen(reading)
+
+    def _read(self, item: object) -> NodeReading:
+        reading = read_node(item)
+        if reading.malformed:
+            self._on_malformed(reading.facts.name, reading.malformed)
+        return reading
 
 
 class SourceReceiver(Generic[Told]):
@@ -143,9 +168,11 @@ class SourceReceiver(Generic[Told]):
         read: Callable[[Json], Told],
         seen: Callable[[str, Told | None], None],
         all_listed: Callable[[frozenset[str]], None],
+        on_malformed: OnMalformed = _unheard,
     ) -> None:
         """Read items by ``read`` and tell the board by ``seen`` (None: removed) and, after a list, ``all_listed``."""
-        self._read = read
+        self._reads = read
+        self._on_malformed = on_malformed
         self._seen = seen
         self._all_listed = all_listed
         self._listing: set[str] = set()
@@ -170,8 +197,16 @@ class SourceReceiver(Generic[Told]):
         told = self._read(item)
         self._seen(told.name, None if kind == "DELETED" else told)
 
+    def _read(self, item: Json) -> Told:
+        told = self._reads(item)
+        if told.malformed:
+            self._on_malformed(told.name, told.malformed)
+        return told
 
-def topology_receiver(board: NodeBoard, pods: PodBoard) -> SourceReceiver[NodeTopology]:
+
+def topology_receiver(
+    board: NodeBoard, pods: PodBoard, on_malformed: OnMalformed = _unheard
+) -> SourceReceiver[NodeTopology]:
     """Return the receiver of NodeResourceTopologies: what they tell of nodes, and koordlet's of pods."""
 
     def seen(name: str, topology: NodeTopology | None) -> None:
@@ -183,12 +218,12 @@ def topology_receiver(board: NodeBoard, pods: PodBoard) -> SourceReceiver[NodeTo
         board.topologies_listed(names)
         pods.cpus_listed(names)
 
-    return SourceReceiver(read_node_topology, seen, all_listed)
+    return SourceReceiver(read_node_topology, seen, all_listed, on_malformed)
 
 
-def device_receiver(board: NodeBoard) -> SourceReceiver[NodeDevices]:
+def device_receiver(board: NodeBoard, on_malformed: OnMalformed = _unheard) -> SourceReceiver[NodeDevices]:
     """Return the receiver of Koordinator's Devices."""
-    return SourceReceiver(read_node_devices, board.devices_seen, board.devices_listed)
+    return SourceReceiver(read_node_devices, board.devices_seen, board.devices_listed, on_malformed)
 
 
 def topology_path(client: Client) -> str:

@@ -121,17 +121,17 @@ class Watch:
                     self._tell_absent(str(error))
                     self._pause(self._limits.absent_pause_seconds)
                     continue
-                self._pulse.lost(str(error))
+                self._pulse.lost(error)
             except Gone as error:
                 self._version = ""
-                self._pulse.lost(str(error))
+                self._pulse.lost(error)
             except ClusterError as error:
-                self._pulse.lost(str(error))
+                self._pulse.lost(error)
                 # An API server that is away says nothing about our version; one that answers and fails may.
                 answered_badly += not isinstance(error, Unanswered) or getattr(error, "status", 0) != 0
             except Exception as error:  # noqa: BLE001 - a feed that dies unseen is worse than any fault
                 self._version = ""
-                self._pulse.lost(f"fault: {error}")
+                self._pulse.lost(error)
                 self._on_fault(error)
             if self._version and self._version != before:
                 failures = answered_badly = 0
@@ -156,12 +156,14 @@ class Watch:
         if not self._pulse.state.is_absent:
             self._receiver.list_begins()
             self._receiver.list_ends()
+        self._pulse.counts.objects = 0
         self._pulse.absent(why)
 
     def _list(self) -> None:
         self._path = self._find()
         self._receiver.list_begins()
         token: str | None = None
+        count = 0
         while not self._stopped.is_set():
             page = self._client.get(
                 self._path,
@@ -173,6 +175,7 @@ class Watch:
                 raise BadAnswer(f"GET {self._path}: the answer is no list")
             self._pulse.heard()
             self._receiver.listed(items or [])
+            count += len(items or [])
             token = metadata.get("continue") or None
             if token is None:
                 version = metadata.get("resourceVersion")
@@ -180,6 +183,7 @@ class Watch:
                     raise BadAnswer(f"GET {self._path}: the list has no resourceVersion")
                 self._receiver.list_ends()
                 self._version = version
+                self._pulse.counts.objects = count
                 self._pulse.listed()
                 return
 
@@ -198,6 +202,7 @@ class Watch:
                 if self._stopped.is_set():
                     return
                 self._pulse.heard()
+                self._pulse.counts.watches += 1
                 for line in stream:
                     self._take(line)
             finally:
@@ -218,8 +223,12 @@ class Watch:
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise BadAnswer(f"GET {self._path}: a line of the watch is no event: {line[:80]!r}") from error
         self._pulse.heard()
+        counts = self._pulse.counts
         if kind != "BOOKMARK":
             self._receiver.changed(kind, item)
+            counts.objects += (kind == "ADDED") - (kind == "DELETED")
+        if kind in counts.events:
+            counts.events[kind] += 1
         self._version = version
 
 

@@ -6,6 +6,7 @@ an old shard only lacks the youngest pods (they are guessed) and names some that
 """
 
 import threading
+import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -158,6 +159,29 @@ class Views(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class CheckpointCounts:
+    """What has been written since the start; written by one thread, read by any (single numbers only)."""
+
+    stored: int = 0
+    """Shards stored."""
+    conflicts: int = 0
+    """Shards that another process had written meanwhile."""
+    failures: int = 0
+    """Rounds that the API server ended, by a refusal or no answer."""
+    stored_bytes: int = 0
+    shard_bytes: dict[int, int] = field(default_factory=dict)
+    """Size of each shard as it was stored last."""
+    last_stored_seconds: float = 0.0
+    """Seconds since 1970; 0: nothing has been stored."""
+    unwritten_since_seconds: float | None = None
+    """Since when something has been known that is not stored; None: nothing is."""
+    dropped_nodes: int = 0
+    """Nodes that found no room in the shard sealed last."""
+    recalled_places: int = 0
+    """Places that a stored checkpoint gave back."""
+
+
 class Checkpointing:
     """A thread that writes what has changed, every few seconds, while this process leads."""
 
@@ -170,8 +194,9 @@ class Checkpointing:
         *,
         every_seconds: float = EVERY_SECONDS,
         shards: int = SHARDS,
+        now_seconds: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare; ``start`` begins."""
+        """Prepare; ``start`` begins. ``now_seconds`` is the wall clock."""
         self._maps = maps
         self._book = book
         self._leads = leads
@@ -182,7 +207,8 @@ class Checkpointing:
         self._was_leading = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self.bytes_written = 0
+        self._now_seconds = now_seconds
+        self.counts = CheckpointCounts()
 
     def read(self) -> tuple[bytes, ...]:
         """Return the blobs that are stored.
@@ -206,27 +232,45 @@ class Checkpointing:
 
     def round(self, most_bytes: int = MOST_BYTES_A_ROUND) -> int:
         """Write what has changed, at least one shard and about ``most_bytes``; return how many bytes."""
+        counts = self.counts
         if not self._leads():
             self._was_leading = False
+            counts.unwritten_since_seconds = None
             return 0
         if not self._was_leading:
             self._was_leading = True
             self._checkpoint.all_dirty()
         self._checkpoint.look(self._book.views())
+        if counts.unwritten_since_seconds is None and self._checkpoint.next_shard() is not None:
+            counts.unwritten_since_seconds = self._now_seconds()
         written = 0
         try:
             while written < most_bytes and (shard := self._checkpoint.next_shard()) is not None:
                 blob = self._checkpoint.blob(shard)
+                counts.dropped_nodes = self._checkpoint.dropped_nodes
                 if not self._leads():
                     break
-                if not self._maps.write(shard, blob) and not self._maps.write(shard, blob):
+                if not self._write(shard, blob) and not self._write(shard, blob):
                     break  # twice another's: somebody else leads, or will have written the same
                 self._checkpoint.written(shard)
                 written += len(blob)
         except ClusterError as error:
+            counts.failures += 1
             self._log.warning("checkpoint", problem=str(error))
-        self.bytes_written += written
+        if self._checkpoint.next_shard() is None:
+            counts.unwritten_since_seconds = None
         return written
+
+    def _write(self, shard: int, blob: bytes) -> bool:
+        counts = self.counts
+        if not self._maps.write(shard, blob):
+            counts.conflicts += 1
+            return False
+        counts.stored += 1
+        counts.stored_bytes += len(blob)
+        counts.shard_bytes[shard] = len(blob)
+        counts.last_stored_seconds = self._now_seconds()
+        return True
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_seconds):

@@ -12,6 +12,8 @@ from webhook.core.ledger.records import Entry, NodeView
 
 DIVERGENCES: Final = frozenset({"refused-though-allowed", "refused-not-prevented", "runs-though-refused"})
 """Kinds of notice that say that a kubelet did what we would not have had it do: every AdmissionError is one of them."""
+KINDS: Final = (*sorted(DIVERGENCES), "claim-expired", "binding-expired", "place-lost")
+"""All kinds of notice."""
 _MOST_PODS: Final = 16
 
 
@@ -33,6 +35,8 @@ class Divergence:
             ("kind",),
             registry=registry,
         )
+        for kind in KINDS:
+            self._notices.labels(kind)  # a counter that is not there cannot grow
 
     def take(self, notices: Iterable[Notice]) -> None:
         """Count ``notices``, and log each divergence with the kubelet's view and with ours."""

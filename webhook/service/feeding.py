@@ -13,6 +13,7 @@ from webhook.cluster.feeds import (
     NODES_PATH,
     PODS_PATH,
     NodeReceiver,
+    OnMalformed,
     PodReceiver,
     device_receiver,
     topology_path,
@@ -25,6 +26,7 @@ from webhook.cluster.watch import Receiver, Watch, WatchLimits
 from webhook.core.ledger.accounts import Notice
 from webhook.core.ledger.events import LedgerEvent
 from webhook.core.ledger.verdicts import MachineClass
+from webhook.core.pod import Malformed
 from webhook.service.book import Book
 from webhook.service.clock import Clock
 from webhook.service.freshness import Freshness, FreshnessLimits
@@ -74,13 +76,16 @@ class Feeding:
         topologies, devices, nodes, pods = self._pulses
         self.freshness = Freshness((nodes, pods), (topologies, devices), clock.monotonic_seconds, freshness_limits)
         pod_board = PodBoard(self._apply)
-        pod_receiver = PodReceiver(pod_board, clock.wall_seconds, self._after_list)
+        topology_reader = topology_receiver(self._board, pod_board, self._malformed_of(topologies))
+        device_reader = device_receiver(self._board, self._malformed_of(devices))
+        node_reader = NodeReceiver(self._board, self._malformed_of(nodes))
+        pod_reader = PodReceiver(pod_board, clock.wall_seconds, self._after_list, self._malformed_of(pods))
         self._watches: dict[str, Watch] = {}
         for pulse, path, receiver, may_be_absent in (
-            (topologies, lambda: topology_path(client), topology_receiver(self._board, pod_board), True),
-            (devices, DEVICES_PATH, device_receiver(self._board), True),
-            (nodes, NODES_PATH, NodeReceiver(self._board), False),
-            (pods, PODS_PATH, pod_receiver, False),
+            (topologies, lambda: topology_path(client), topology_reader, True),
+            (devices, DEVICES_PATH, device_reader, True),
+            (nodes, NODES_PATH, node_reader, False),
+            (pods, PODS_PATH, pod_reader, False),
         ):
             self._watches[pulse.name] = self._watch(client, path, receiver, pulse, limits, may_be_absent=may_be_absent)
         self._threads: list[threading.Thread] = []
@@ -128,6 +133,20 @@ class Feeding:
         """Return the state of each feed by name, for metrics and the dashboard."""
         return {pulse.name: pulse.state for pulse in self._pulses}
 
+    def pulses(self) -> tuple[Pulse, ...]:
+        """Return the pulses of all feeds, for whoever reads their states and counts."""
+        return self._pulses
+
+    @staticmethod
+    def _malformed_of(pulse: Pulse) -> OnMalformed:
+        """Return what counts objects of a feed that could not be read whole; called by the feed's thread alone."""
+
+        def count(name: str, faults: Sequence[Malformed]) -> None:
+            pulse.counts.malformed += 1
+            pulse.counts.why_malformed = f"{name}: {faults[0]}"
+
+        return count
+
     def _run(self, watch: Watch, earlier: Sequence[Pulse]) -> None:
         """Follow ``watch``, its first list after the first lists of ``earlier`` or after a while."""
         left = FIRST_LIST_SECONDS
@@ -139,14 +158,26 @@ class Feeding:
 
     def _look_after(self) -> None:
         logged = self.states()
+        malformed = dict.fromkeys(logged, 0)
         while not self._stopped.wait(LOOK_SECONDS):
             try:
                 self._board.repeat_reports()
                 for name, state in self.states().items():
                     self._log_change(name, logged[name], state)
                     logged[name] = state
+                for pulse in self._pulses:
+                    self._log_malformed(pulse, malformed[pulse.name])
+                    malformed[pulse.name] = pulse.counts.malformed
             except Exception as error:  # noqa: BLE001 - as in the feeds: a thread that dies unseen is worse
                 self._log_fault(error)
+
+    def _log_malformed(self, pulse: Pulse, before: int) -> None:
+        """Log that objects could not be read whole: how many, and the last of them."""
+        counts = pulse.counts
+        if counts.malformed != before:
+            self._log.warning(
+                "malformed", name=pulse.name, objects=counts.malformed - before, last=counts.why_malformed
+            )
 
     def _log_change(self, name: str, old: PulseState, new: PulseState) -> None:
         """Log once in a while what a feed has gone through, not each of its tries."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from prometheus_client import Counter, Gauge
 from structlog.typing import FilteringBoundLogger
 
 from webhook.cluster.checkpoints import CheckpointMaps
@@ -25,6 +24,7 @@ from webhook.service.clock import Clock
 from webhook.service.divergence import Divergence
 from webhook.service.feeding import Feeding, Hooks
 from webhook.service.leadership import Leadership
+from webhook.service.ledger_meters import LedgerCollector, nomination_counter
 from webhook.service.meters import Meters
 from webhook.service.settings import ClusterSettings, Settings
 from webhook.service.start import StartError
@@ -86,8 +86,7 @@ def open_live(
     """
     cluster = settings.cluster
     client = client_of(cluster)
-    gauges = _LiveMeters(meters)
-    steering = _steering(client, cluster, log, clock, gauges)
+    steering = _steering(client, cluster, log, clock, meters)
     leadership: Leadership | None = None
     if cluster.lease:
         leadership = Leadership(
@@ -114,7 +113,7 @@ def open_live(
     checkpointing: Checkpointing | None = None
     if cluster.checkpoint:
         maps = CheckpointMaps(client, cluster.namespace, cluster.checkpoint)
-        checkpointing = Checkpointing(maps, book, leads, log)
+        checkpointing = Checkpointing(maps, book, leads, log, now_seconds=clock.wall_seconds)
     feeding = Feeding(
         client,
         book,
@@ -127,11 +126,17 @@ def open_live(
         ),
     )
 
-    def tick() -> None:
-        if leadership is not None:
-            leadership.look()
-        gauges.leads.set(leads())
-
+    meters.registry.register(
+        LedgerCollector(
+            feeding.pulses(),
+            feeding.freshness.trust,
+            book.snapshot,
+            leads,
+            clock,
+            checkpointing.counts if checkpointing is not None else None,
+            steering,
+        )
+    )
     threads = [part for part in (feeding, leadership, steering, checkpointing) if part is not None]
     return LiveLedger(
         book,
@@ -139,34 +144,19 @@ def open_live(
         divergence,
         leadership,
         on_start=tuple(part.start for part in threads),
-        on_tick=(tick,),
+        on_tick=(leadership.look,) if leadership is not None else (),
         # The checkpoint is written while this process still leads; then another may, before this one goes deaf.
         on_drain=tuple(part.stop for part in (checkpointing, leadership) if part is not None),
         on_stop=tuple(part.stop for part in (steering, feeding) if part is not None),
     )
 
 
-class _LiveMeters:
-    """What is counted of it."""
-
-    def __init__(self, meters: Meters) -> None:
-        self.leads = Gauge("numa_admission_leader", "Whether this process leads.", registry=meters.registry)
-        self.nominations = Counter(
-            "numa_admission_nominations",
-            "Nominations of refused pods to the node that fits, by what became of the patch.",
-            ("outcome",),
-            registry=meters.registry,
-        )
-
-
 def _steering(
-    client: Client, cluster: ClusterSettings, log: FilteringBoundLogger, clock: Clock, meters: _LiveMeters
+    client: Client, cluster: ClusterSettings, log: FilteringBoundLogger, clock: Clock, meters: Meters
 ) -> Steering | None:
     if not cluster.steers:
         return None
-    return Steering(
-        partial(nominate, client), log, clock.wall_seconds, lambda word: meters.nominations.labels(word).inc()
-    )
+    return Steering(partial(nominate, client), log, clock.wall_seconds, nomination_counter(meters.registry))
 
 
 def _writer_of_the_slice(client: Client, settings: Settings, clock: Clock) -> Callable[[], None]:
@@ -199,6 +189,7 @@ def _recall(checkpointing: Checkpointing, book: Book, log: FilteringBoundLogger)
         for problem in problems:
             log.warning("checkpoint", problem=f"A part of it is not used: {problem}.")
         if events:
+            checkpointing.counts.recalled_places += len(events)
             log.info("recalled", places=len(events))
         return events
     return ()

@@ -1,7 +1,9 @@
 """Steering at work: follows the book, keeps the courses of refused pods, and has threads that send what is due."""
 
+import enum
 import heapq
 import threading
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import Final
@@ -22,6 +24,18 @@ MOST_COURSES: Final = 20_000
 
 MOST_RECONSIDERED: Final = 32
 """Waiting pods that are looked at when room is freed; equal ones cost one evaluation of 50 us."""
+
+
+class Ended(enum.Enum):
+    """What became of a pod whose binding was turned back."""
+
+    AS_STEERED = "bound_as_steered"
+    """Bound to the node that it was steered to."""
+    ELSEWHERE = "bound_elsewhere"
+    """Bound to another, which takes it too, or by itself once there was room."""
+    GONE = "gone"
+    """Deleted, or ended, before it was bound."""
+
 
 Nominate = Callable[[Nomination], Nominated]
 
@@ -47,6 +61,8 @@ class Steering:
         self._moments: list[tuple[float, str]] = []
         self._is_stopped = False
         self._may_not = False
+        self.ended: Counter[Ended] = Counter(dict.fromkeys(Ended, 0))
+        """How the courses ended."""
         self._threads = [
             threading.Thread(target=self._run, name=f"steering-{number}", daemon=True) for number in range(threads)
         ]
@@ -75,16 +91,24 @@ class Steering:
             match event:
                 case PodSeen(pod=pod) if pod.uid in self._courses:
                     if pod.node_name or pod.has_ended:
-                        del self._courses[pod.uid]
+                        self._end(pod)
                     else:
                         self._keep(self._courses[pod.uid].seen(pod, now_seconds))
-                case PodGone(uid=uid):
-                    self._courses.pop(uid, None)
+                case PodGone(uid=uid) if uid in self._courses:
+                    self._end(self._courses[uid].pod)
                 case PodsListed(uids=uids):
                     for uid in [uid for uid in self._courses if uid not in uids]:
-                        del self._courses[uid]
+                        self._end(self._courses[uid].pod)
                 case _:
                     pass
+
+    def _end(self, pod: PodRecord) -> None:
+        """Forget the course of a pod that is bound, has ended or is gone."""
+        course = self._courses.pop(pod.uid)
+        if not pod.node_name:
+            self.ended[Ended.GONE] += 1
+        else:
+            self.ended[Ended.AS_STEERED if pod.node_name == course.target else Ended.ELSEWHERE] += 1
 
     def waiting(self, node: str, now_seconds: float) -> tuple[str, ...]:
         """Return the pods that have waited longest for room on any node."""

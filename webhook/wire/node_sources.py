@@ -45,6 +45,10 @@ from webhook.wire.shelf import Shelf
 ACK_SCHEDULE_LABEL: Final = "ack.node.gpu.schedule"
 KOORDINATOR_POLICY_LABEL: Final = "node.koordinator.sh/numa-topology-policy"
 
+CLASS_SOURCE: Final = "class"
+NUMA_SOURCES: Final = (*(writer.value for writer in Writer), CLASS_SOURCE)
+"""Who may tell a node's NUMA nodes: the writer of its NodeResourceTopology, or a machine class of the settings."""
+
 _UNTRACKED: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 _OPTION_FIELDS: Final[Mapping[str, str]] = {
     "full-pcpus-only": "full_pcpus_only",
@@ -71,6 +75,8 @@ class _Frame:
 
     numa_ids: tuple[int, ...]
     cpus: CpuLayout
+    source: str
+    """One of ``NUMA_SOURCES``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,7 @@ class NodeAssembler:
             machine=self.shelf.one(machine) if machine else None,
             allocator=_allocator(reading, topology, machine_class),
             unhealthy=unhealthy if any(unhealthy) else (),
+            numa_source=frame.source if frame and machine else "",
         )
 
     def class_of(self, labels: Mapping[str, str]) -> MachineClass | None:
@@ -163,16 +170,16 @@ def _reserves_cpus(topology: NodeTopology | None) -> bool:
 
 def _frame(topology: NodeTopology | None, base: Machine | None) -> _Frame | None:
     if topology and topology.koordlet and topology.koordlet.cpus:
-        return _Frame(topology.koordlet.numa_ids, topology.koordlet.cpus)
+        return _Frame(topology.koordlet.numa_ids, topology.koordlet.cpus, topology.writer.value)
     if topology and topology.zones:
         ids = tuple(zone.numa_id for zone in topology.zones)
         counts = [zone.capacity("cpu") for zone in topology.zones]
         if base and base.numa_ids == ids and cpu_counts(base) == tuple(counts):
-            return _Frame(ids, base.cpus)
+            return _Frame(ids, base.cpus, topology.writer.value)
         cpus = contiguous_cpus(counts)
         if cpus:
-            return _Frame(ids, cpus)
-    return _Frame(base.numa_ids, base.cpus) if base else None
+            return _Frame(ids, cpus, topology.writer.value)
+    return _Frame(base.numa_ids, base.cpus, CLASS_SOURCE) if base else None
 
 
 def _zones_on(frame: _Frame, topology: NodeTopology | None) -> tuple[Zone, ...]:

@@ -35,6 +35,8 @@ class NodeRecord:
     allocator: AllocatorKind = AllocatorKind.UNKNOWN
     unhealthy: tuple[int, ...] = ()
     """Mask of unhealthy devices per ``machine.devices``; empty where all are healthy."""
+    numa_source: str = ""
+    """Which source told its NUMA nodes, for metrics and pages; empty: none did, or nobody says."""
 
     @property
     def name(self) -> str:
