@@ -10,7 +10,7 @@ PROBE_PORT ?= 8080
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types imports format check chart controlplane e2e oracle bench bench-ledger bench-feeds proof soak clean lock
+.PHONY: help run test lint types imports format check chart controlplane e2e oracle bench bench-ledger bench-feeds proof soak image clean lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ proof: $(INSTALLED) ## count AdmissionErrors with and without us, on real schedu
 
 soak: $(INSTALLED) ## random life on a real control plane for MINUTES; then the ledger must equal a fresh list
 	$(BIN)/python -m pytest -m slow -k soak -p no:randomly
+
+image: $(INSTALLED) ## do the Dockerfile's steps without an engine and run what comes out (needs root)
+	$(BIN)/python -m pytest -m slow tests/image -p no:randomly
 
 lock: ## resolve the locked versions anew (needs uv)
 	uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 pyproject.toml -o requirements.lock
