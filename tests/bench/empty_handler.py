@@ -19,7 +19,8 @@ from flask import Flask, request
 
 from certs.files import ReloadingServerContext
 from webhook.edge.probes import Probes
-from webhook.serve.server import Plan, open_listener, serve_plan
+from webhook.serve.plan import Plan, open_listener
+from webhook.serve.server import serve_plan
 from webhook.service.logs import open_log
 from webhook.service.services import Services
 from webhook.service.settings import ServerSettings, Settings

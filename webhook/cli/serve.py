@@ -117,7 +117,8 @@ def _run(settings: "Settings", file: "SettingsFile | None", ca_file: Path | None
     from certs.files import ReloadingServerContext  # noqa: PLC0415 - see serve
     from webhook.edge.app import create_app  # noqa: PLC0415 - see serve
     from webhook.edge.probes import Probes  # noqa: PLC0415 - see serve
-    from webhook.serve.server import Plan, open_listener, serve_plan  # noqa: PLC0415 - see serve
+    from webhook.serve.plan import Plan, open_listener  # noqa: PLC0415 - see serve
+    from webhook.serve.server import serve_plan  # noqa: PLC0415 - see serve
     from webhook.service.logs import open_log  # noqa: PLC0415 - see serve
     from webhook.service.wiring import build_services  # noqa: PLC0415 - see serve
 

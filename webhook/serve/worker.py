@@ -9,18 +9,15 @@ import os
 import select
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from gunicorn.workers.base import Worker
 
 from webhook.serve.connection import Phase
 from webhook.serve.exchange import Exchange
 from webhook.serve.limits import Limits
+from webhook.serve.plan import Plan
 from webhook.serve.reactor import Reactor
 from webhook.service.services import Services
-
-if TYPE_CHECKING:
-    from webhook.serve.server import Plan
 
 _TICK_SECONDS = 0.25
 _LAST_LINGER_SECONDS = 1.0
@@ -36,7 +33,7 @@ _STUCK_SECONDS = 30.0
 
 
 class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
-    """Serves ``app.plan`` (``webhook.serve.server``)."""
+    """Serves ``app.plan`` (``webhook.serve.plan``)."""
 
     _kept_connections = False
     """Whether callers were welcome to come back at the last tick."""
