@@ -11,7 +11,7 @@ Each condition reads "the number under ``key`` is at least ``need``". Keys:
 unit are also sufficient when it asks for one device resource (``domain/kubelet-topology.md`` 1.8, reduced rules).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -58,7 +58,7 @@ def numa_room(machine: Machine, state: NodeState) -> dict[RoomKey, int]:
         room["machine", resource, 0, 0] = free.bit_count() + 1
         pairs = [((free & mask).bit_count(), cpus) for mask, cpus in zip(by_numa, cpus_by_numa, strict=True)]
         if is_wide and _has_one_numa_each(machine, index):
-            _put_wide(room, resource, tables_of(machine).devices[index].most, pairs)
+            room.update(_wide(resource, tables_of(machine).devices[index].most, tuple(sorted(pairs))))
         else:
             most = max((mask.bit_count() for mask in by_numa), default=0)
             _put_best(room, resource, 1, (0, most), pairs)
@@ -83,8 +83,11 @@ def _put_best(
         room["numa", resource, width, count] = widest
 
 
-def _put_wide(room: dict[RoomKey, int], resource: str, most: Sequence[int], pairs: Iterable[tuple[int, int]]) -> None:
-    """Put the numbers of sets of NUMA nodes, given as (free devices, free CPUs); ``most`` devices by their width.
+# Which devices and CPUs of a NUMA node are free makes no odds, and NUMA nodes are interchangeable: a cluster comes back
+# to a few thousand of these again and again. Each keeps about 3 kB.
+@lru_cache(maxsize=4096)
+def _wide(resource: str, most: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> Mapping[RoomKey, int]:
+    """Return the numbers of sets of NUMA nodes, given as (free devices, free CPUs); ``most`` devices by their width.
 
     Only the counts whose preferred width it is are asked of a width. NUMA nodes with equally many free devices are
     taken by their CPUs, so only how many of each kind counts: some dozen choices instead of every set.
@@ -103,11 +106,13 @@ def _put_wide(room: dict[RoomKey, int], resource: str, most: Sequence[int], pair
     for width, devices, cpus in choices:
         if width <= len(most):
             by_width[width].append((devices, cpus))
+    room: dict[RoomKey, int] = {}
     above = 0
     for width, highest in enumerate(most, 1):
         if highest > above:
             _put_best(room, resource, width, (above, highest), by_width[width])
             above = highest
+    return room
 
 
 @lru_cache(maxsize=1024)

@@ -138,15 +138,16 @@ class _Picker:
             self._take(cpus)
 
     def take_cores(self) -> None:
-        if self.needed < self.table.smallest_core:
+        smallest = self.table.smallest_core
+        if self.needed < smallest:
             return
         free, per_core = self.free, self.table.cpus_per_core
         for cores in core_groups(self.table, free):
             for core in cores:
                 if (free & core).bit_count() == per_core and self.needed >= core.bit_count():
                     self._take(core)
-            if self.needed < self.table.smallest_core:
-                return
+                    if self.needed < smallest:
+                        return
 
     def take_threads(self, *, spread: bool) -> None:
         free = self.free

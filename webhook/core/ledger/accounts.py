@@ -1,6 +1,7 @@
 """All accounts together: nodes, entries, names and index are kept in step here, whatever event asks for the change."""
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from webhook.core.demand import PodDemand
 from webhook.core.ledger.alternatives import Alternatives
@@ -8,6 +9,7 @@ from webhook.core.ledger.charges import Allocators, Charges
 from webhook.core.ledger.index import NodeIndex
 from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeRecord, NodeView, PodRecord
 from webhook.core.ledger.search import Search, find_place
+from webhook.core.ledger.virtual_places import VirtualPlaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Accounts:
     def __init__(self, allocators: Allocators) -> None:
         """Start empty."""
         self.charges = Charges(allocators)
+        self._virtual = VirtualPlaces(self.charges)
         self.alternatives = Alternatives(self.charges)
         self.index = NodeIndex(frozenset(allocators))
         self.views: dict[str, NodeView] = {}
@@ -91,7 +94,7 @@ class Accounts:
             self._remember(entry)
             return
         if old is not None:  # bound where it had its virtual place: one change of the account
-            view = self.charges.free_virtual(view, pod.uid)
+            view = self._virtual.free(view, pod.uid)
         self.alternatives.bound(node, pod, now_seconds, is_history=is_history, until_seconds=until_seconds)
         self.settle(
             self.charges.bind(view, pod, now_seconds, is_history=is_history, assumed_until_seconds=until_seconds)
@@ -110,14 +113,14 @@ class Accounts:
     def reserve(self, entry: Entry) -> None:
         """Give an unbound pod its virtual place on ``entry.node``, which is known."""
         self._remember(entry)
-        view = self.charges.reserve(self.views[entry.node], entry)
+        view = self._virtual.reserve(self.views[entry.node], entry)
         self.store(view)
         if not view.virtual or view.virtual[-1].uid != entry.uid:
             self._lose(entry)
 
     def renew(self, entry: Entry) -> None:
         """Replace the record of an unbound pod that has a virtual place; the place stays."""
-        self.store(self.charges.renew(self.views[entry.node], entry))
+        self.store(self._virtual.renew(self.views[entry.node], entry))
 
     def keep(self, entry: Entry) -> None:
         """Keep an unbound pod that has no place."""
@@ -142,7 +145,7 @@ class Accounts:
                 after = self.charges.doubt(after)
             self.settle(after)
         else:
-            self.settle(self.charges.free_virtual(view, entry.uid))
+            self.settle(self._virtual.free(view, entry.uid))
 
     # --- virtual places ---
 
@@ -277,7 +280,7 @@ class Accounts:
 
     def settle(self, view: NodeView, *, is_new_record: bool = False) -> None:
         """Store ``view`` with its virtual places computed anew; those that lost theirs are planned elsewhere."""
-        view, lost = self.charges.settle(view)
+        view, lost = self._virtual.settle(view)
         self.store(view, is_new_record=is_new_record)
         for entry in lost:
             self._lose(entry)
@@ -287,8 +290,9 @@ class Accounts:
         name = view.record.name
         before = self.views.get(name)
         self.views[name] = view
-        for entry in (*view.bound, *view.virtual):
-            if self.entries.get(entry.uid) is not entry:
+        entries = self.entries
+        for entry in chain(view.bound, view.virtual):
+            if entries.get(entry.pod.uid) is not entry:
                 self._remember(entry)
         if before is None or is_new_record:
             self.index.put(view)

@@ -55,6 +55,8 @@ class Alternatives:
         self, node: str, pod: PodRecord, now_seconds: float, *, is_history: bool, until_seconds: float | None
     ) -> None:
         """Charge ``pod`` in the other accounts as well."""
+        if node not in self._others:
+            return
         others = tuple(
             self._charges.bind(other, pod, now_seconds, is_history=is_history, assumed_until_seconds=until_seconds)
             for other in self.of(node)
@@ -63,6 +65,8 @@ class Alternatives:
 
     def amended(self, entry: Entry) -> None:
         """Take over the news of a bound pod; its places stay."""
+        if entry.node not in self._others:
+            return
         others = tuple(
             self._charges.amend(
                 other,

@@ -8,7 +8,7 @@ from webhook.core.demand import PodDemand
 from webhook.core.ledger.holdings import Told, held_alone, holding_on, is_within, same_places, told
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeRecord, NodeView, PodRecord
 from webhook.core.machine import Machine, NodeState
-from webhook.core.occupancy import give_back, holds_nothing, holds_unhealthy, is_free, take
+from webhook.core.occupancy import give_back, holds_nothing, is_free, take
 from webhook.core.placement import Allocator, ContainerPlace, Holding, Placement
 
 Allocators = Mapping[AllocatorKind, Allocator]
@@ -130,7 +130,17 @@ class Charges:
 
     def amend(self, view: NodeView, entry: Entry) -> NodeView:
         """Return the account with a bound pod's record replaced; its place stays."""
-        return replace(view, bound=tuple(entry if other.uid == entry.uid else other for other in view.bound))
+        uid = entry.pod.uid
+        bound = tuple([entry if other.pod.uid == uid else other for other in view.bound])
+        return _changed(
+            view,
+            bound,
+            view.bound_state,
+            view.bound_totals,
+            view.since_seconds,
+            is_doubted=view.is_doubted,
+            is_reported=view.is_reported,
+        )
 
     def recall(self, view: NodeView, uid: str, cpus: int, devices: tuple[tuple[str, int], ...]) -> NodeView:
         """Return the account with the place that a checkpoint remembers; it beats guesses and nothing else."""
@@ -183,7 +193,7 @@ class Charges:
         keeps = view.record.allocator is record.allocator and same_places(view.record.machine, record.machine)
         virtual = view.virtual if keeps else tuple(replace(entry, holding=None) for entry in view.virtual)
         if state is None:
-            nowhere = (replace(entry, holding=None, places=(), certainty=Certainty.GUESSED) for entry in entries)
+            nowhere = (_held(entry, Certainty.GUESSED, None) for entry in entries)
             done = {entry.uid: entry for entry in nowhere}
         else:
             fresh = replace(view, record=record, bound=())
@@ -203,7 +213,7 @@ class Charges:
         for entry in entries:
             if entry.uid in known and known[entry.uid].is_whole:
                 holding = known[entry.uid].holding
-                done[entry.uid] = replace(entry, holding=holding, places=(), certainty=Certainty.CONFIRMED)
+                done[entry.uid] = _held(entry, Certainty.CONFIRMED, holding)
             elif entry.uid in known:
                 in_part.append(entry)
         guesses = (Certainty.GUESSED, Certainty.CONFIRMED)
@@ -244,11 +254,11 @@ class Charges:
             # The kubelet will refuse it, or it runs against the model; either way it holds no known CPUs and devices.
             sure = is_kubelet and not entry.pod.is_answered and not is_history and not view.is_guessed
             certainty = Certainty.REPLAYED if sure else Certainty.GUESSED
-            return replace(entry, holding=None, places=(), certainty=certainty), state
+            return _held(entry, certainty, None), state
         holding = placement.holding
         sure = is_kubelet and not is_history and not view.is_guessed
         certainty = Certainty.REPLAYED if sure or holds_nothing(holding) else Certainty.GUESSED
-        return replace(entry, holding=holding, places=placement.containers, certainty=certainty), placement.state
+        return _held(entry, certainty, holding, placement.containers), placement.state
 
     def _completed(self, view: NodeView, state: NodeState, demand: PodDemand, known: Told) -> Holding:
         """Return ``known`` with what the model gives beside exactly that; alone, if it refuses."""
@@ -267,56 +277,22 @@ class Charges:
             return give_back(record.machine, state, holding)
         return allocator.release(record.machine, state, holding)
 
-    # --- virtual places ---
 
-    def reserve(self, view: NodeView, entry: Entry) -> NodeView:
-        """Return the account, settled as it was, with a virtual place added, last in order.
-
-        A place that is not free there any more is lost when the account is settled next.
-        """
-        virtual = (*(other for other in view.virtual if other.uid != entry.uid), entry)
-        state, holding = view.full_state, entry.holding
-        is_new = len(virtual) > len(view.virtual)
-        if state is None or holding is None or holding.memory or not is_new or not is_free(state, holding):
-            return self.settle(replace(view, virtual=virtual))[0]
-        return _settled(view, virtual, take(state, holding), with_pod(view.full_totals, entry.pod.demand))
-
-    def renew(self, view: NodeView, entry: Entry) -> NodeView:
-        """Return the account with news of a pod that has a virtual place; the place stays."""
-        virtual = tuple(entry if other.uid == entry.uid else other for other in view.virtual)
-        return _settled(view, virtual, view.full_state, view.full_totals)
-
-    def free_virtual(self, view: NodeView, uid: str) -> NodeView:
-        """Return the account without the virtual place of ``uid``; ``settle`` must follow."""
-        virtual = tuple(entry for entry in view.virtual if entry.uid != uid)
-        return _settled(view, virtual, view.full_state, view.full_totals)
-
-    def settle(self, view: NodeView) -> tuple[NodeView, tuple[Entry, ...]]:
-        """Return the account with its full state computed anew, and the virtual places that reality has taken."""
-        state, totals = view.bound_state, view.bound_totals
-        if not view.virtual:
-            if view.full_state is state and view.full_totals is totals:
-                return view, ()
-            return _settled(view, (), state, totals), ()
-        kept: list[Entry] = []
-        lost: list[Entry] = []
-        for entry in view.virtual:
-            demand = entry.pod.demand
-            if state is None or not view.record.has_plain_room(totals, demand):
-                lost.append(entry)
-                continue
-            holding, places = entry.holding, entry.places
-            if holding is None or holding.memory or not is_free(state, holding) or holds_unhealthy(state, holding):
-                placement = self.place(view, state, demand)
-                if placement is None:
-                    lost.append(entry)
-                    continue
-                holding, places, state = placement.holding, placement.containers, placement.state
-            else:
-                state = take(state, holding)
-            totals = with_pod(totals, demand)
-            kept.append(entry if holding is entry.holding else replace(entry, holding=holding, places=places))
-        return _settled(view, tuple(kept), state, totals), tuple(lost)
+def _held(
+    entry: Entry, certainty: Certainty, holding: Holding | None, places: tuple[ContainerPlace, ...] = ()
+) -> Entry:
+    # In full, as below.
+    return Entry(
+        entry.pod,
+        entry.state,
+        entry.node,
+        certainty,
+        holding,
+        places,
+        entry.until_seconds,
+        entry.tries,
+        entry.is_assumed,
+    )
 
 
 def _changed(
@@ -341,23 +317,6 @@ def _changed(
         now_seconds,
         is_doubted,
         is_reported,
-    )
-
-
-def _settled(
-    view: NodeView, virtual: tuple[Entry, ...], state: NodeState | None, totals: Mapping[str, int]
-) -> NodeView:
-    return NodeView(
-        view.record,
-        view.bound,
-        virtual,
-        view.bound_state,
-        state,
-        view.bound_totals,
-        totals,
-        view.since_seconds,
-        view.is_doubted,
-        view.is_reported,
     )
 
 

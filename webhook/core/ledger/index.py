@@ -23,7 +23,7 @@ _CONDITIONS: Final = MappingProxyType(
 """What must be free for each kind of allocator to say yes."""
 
 # Pod shapes whose refusals are kept: those that fit by every number of the index and are refused all the same, such as
-# pods of several containers on nodes in shreds. Each event looks at all of them (about 50 ns each).
+# pods of several containers on nodes in shreds. An event on a node that refused any looks at all of them.
 KEPT_REFUSALS: Final = 64
 
 
@@ -42,6 +42,8 @@ class NodeIndex(NodeSlots):
         self._group_of: list[tuple[AllocatorKind, Machine | None] | None] = []
         self._tracked: frozenset[str] | None = None
         self._refused: OrderedDict[PodDemand, int] = OrderedDict()
+        self._refusing = 0
+        """Nodes that refuse some of these, and maybe some that did."""
         self.known = 0
         """Nodes whose machine is known, and whose allocator there is a model for."""
         self.guessed = 0
@@ -201,12 +203,16 @@ class NodeIndex(NodeSlots):
     def note_refused(self, demand: PodDemand, nodes: int) -> None:
         """Remember that ``nodes`` refuse ``demand`` until something changes there."""
         self._refused[demand] = self._refused.get(demand, 0) | nodes
+        self._refusing |= nodes
         self._refused.move_to_end(demand)
         if len(self._refused) > KEPT_REFUSALS:
             self._refused.popitem(last=False)
 
     def _forget_refusals(self, slot: int) -> None:
         bit = 1 << slot
+        if not self._refusing & bit:
+            return
+        self._refusing &= ~bit
         for demand, nodes in self._refused.items():
             if nodes & bit:
                 self._refused[demand] = nodes & ~bit
