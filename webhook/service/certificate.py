@@ -1,4 +1,4 @@
-"""The serving certificate as operators see it: a metric of its end, readiness, and a line when it changes."""
+"""The serving certificate as operators see it: metrics of its end and its refusal, readiness, a line for a change."""
 
 from structlog.typing import FilteringBoundLogger
 
@@ -23,6 +23,7 @@ class CertificateWatch:
         """Have the files looked at, and tell what is new."""
         state = self._tls.look()
         self._meters.set_certificate_expiry(state.not_after.timestamp())
+        self._meters.set_certificate_refused(is_refused=bool(state.last_error))
         if state.fingerprint != self._fingerprint:
             self._log.info("certificate", text="A new certificate is served.", ends=state.not_after.isoformat())
         if state.last_error and state.last_error != self._error:

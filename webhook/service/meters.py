@@ -64,6 +64,12 @@ class Meters:
             registry=registry,
             multiprocess_mode="min",
         )
+        self._certificate_refused = Gauge(
+            "numa_admission_certificate_refused",
+            "1 while the certificate's files are refused and the pair of before is served.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         # ``labels`` takes a lock and builds a tuple of texts; the children of the hot path are looked up once.
         self._duration_of = {endpoint: self._duration.labels(endpoint.value) for endpoint in Endpoint}
         self._reviews_of: dict[tuple[Endpoint, str], Counter] = {}
@@ -109,6 +115,10 @@ class Meters:
     def set_certificate_expiry(self, wall_seconds: float) -> None:
         """Set when the serving certificate ends."""
         self._certificate_expiry.set(wall_seconds)
+
+    def set_certificate_refused(self, *, is_refused: bool) -> None:
+        """Set whether what the files hold now is not what is served."""
+        self._certificate_refused.set(is_refused)
 
     @property
     def registry(self) -> CollectorRegistry:
