@@ -20,9 +20,12 @@ from certs.store import NoConfigurations
 GOOD, FAULTY, USAGE, BROKEN = 0, 1, 2, 3  # the exit codes of the whole suite
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code: 0 good, 1 a certificate has a fault, 2 usage, 3 cannot read or write."""
-    parser = _parser()
+def main(argv: Sequence[str] | None = None, program: str = "python -m certs") -> int:
+    """Run one command; return its exit code: 0 good, 1 a certificate has a fault, 2 usage, 3 cannot read or write.
+
+    ``program`` is what the user has called, for the usage.
+    """
+    parser = _parser(program)
     options = parser.parse_args(argv)
     try:
         code: int = options.run(options)
@@ -75,8 +78,8 @@ def _names(options: argparse.Namespace) -> Names:
     return names_of((*own.dns, *options.dns), (*own.ip, *options.ip))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m certs", description=__doc__)
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description="Certificates in files, without a cluster.")
     commands = parser.add_subparsers(required=True, metavar="mint|show|rotate")
     mint = commands.add_parser("mint", help="write a new authority and leaf: ca.crt, tls.crt, tls.key")
     mint.set_defaults(run=_mint)

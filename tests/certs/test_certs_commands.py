@@ -8,6 +8,8 @@ import pytest
 
 from certs.__main__ import main
 
+PROGRAM = str(Path(sys.executable).with_name("numa-admission"))
+
 
 def test_mint_show_and_a_server_s_view_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["mint", str(tmp_path), "--service", "rules", "--namespace", "numa", "--ip", "127.0.0.1"]) == 0
@@ -67,3 +69,12 @@ def test_minting_loads_nothing_of_the_webhook():
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
 
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["mint", "show", "rotate"])
+def test_usage_names_the_program_that_was_called(command):
+    wrong = [PROGRAM, "certs", command, "--nothing"]
+    done = subprocess.run(wrong, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"usage: numa-admission certs {command} ")
+    assert "python -m" not in done.stderr

@@ -270,6 +270,73 @@ def test_a_folder_without_manifests_cannot_be_read(run):
     assert "holds no" in result.stdout
 
 
+FOREIGN = {
+    "r/values.yaml": "gpu: {count: 8}\n",
+    "r/package.json": "{}",
+    "r/tsconfig.json": "{\n  // comments are no JSON\n}\n",
+    "r/list.yaml": "- 1\n- 2\n",
+    "r/empty.yaml": "",
+    "r/chart/Chart.yaml": "apiVersion: v2\nname: x\n",
+    "r/chart/templates/a.yaml": "kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n",
+    "r/chart/templates/b.yaml": "kind: Pod\nmetadata:\n  name: '{{ .Release.Name }}'\n",
+    "r/other.yaml": "kind: Pod\n{{- if .x }}\na: [\n{{- end }}\n",
+    "r/kustomization.yaml": "resources: [pod.yaml]\n",
+    "r/workflow.yaml": "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {args: ['{{inputs.x}}']}\n",
+}
+
+
+PASSED_OVER = ("6 documents without a kind passed over", "3 Helm templates not judged")
+
+
+def test_a_folder_may_hold_what_is_no_manifest(run):
+    """It is passed over and counted; templates are named, with what to do; braces in a text make no template."""
+    result = run("r", files={**FOREIGN, "r/pod.yaml": pod(cpu="500m")})
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["r/pod.yaml"]
+    assert result.exit_code == FINDINGS
+    assert result.stderr.splitlines() == [
+        "r/chart: 2 Helm templates; judge what it renders: helm template r/chart | numa-admission check -",
+        "r/other.yaml: a template; judge what it renders: helm template CHART | numa-admission check -",
+        f"1 error, 0 warnings; 2 objects read, 1 of them judged, {', '.join(PASSED_OVER)}.",
+    ]
+
+
+OBJECTS = {"r/workflow.yaml", "r/chart/templates/b.yaml"}
+
+
+@pytest.mark.parametrize("name", [name for name in FOREIGN if name not in OBJECTS])
+def test_what_is_no_manifest_is_an_error_where_it_is_named(run, name):
+    result = run(name, files=FOREIGN)
+    assert result.exit_code == UNREADABLE
+    assert ("helm template CHART" in result.stdout) is ("{{" in FOREIGN[name])
+
+
+def test_a_broken_manifest_of_a_folder_is_an_error(run):
+    """Nobody knows what it holds, and it says that it is a manifest."""
+    result = run("r", files={"r/a.yaml": "apiVersion: v1\nkind: Pod\nmetadata: [\n", "r/pod.yaml": pod()})
+    assert result.exit_code == UNREADABLE
+    assert [code for code, *_ in places(result)] == ["UNREADABLE"]
+
+
+def test_a_folder_without_any_object_is_an_error(run):
+    """Nothing was judged, and a pipeline that is green for that is no good."""
+    result = run("r", files={name: text for name, text in FOREIGN.items() if name != "r/workflow.yaml"})
+    assert result.exit_code == UNREADABLE
+    assert result.stdout == "r:1:1: error: Nothing in it is a Kubernetes object, so nothing was judged. [UNREADABLE]\n"
+
+
+def test_what_is_ignored_is_not_read(run):
+    files = {"r/a.yaml": pod(), "r/old/b.yaml": "kind: [\n", "r/c.gen.yaml": "kind: [\n"}
+    assert run("r", "--ignore", "old", "--ignore", "*.gen.yaml", files=files).exit_code == CLEAN
+    assert run("r", "--ignore", "old", files=files).exit_code == UNREADABLE
+
+
+@pytest.mark.parametrize("text", ["kind: List\nitems: []\n", "apiVersion: v1\nkind: PodList\nitems: []\n"])
+def test_an_empty_list_is_clean_and_says_that_it_is_empty(run, text):
+    result = run("-", stdin=text)
+    assert result.exit_code == CLEAN
+    assert result.stderr == "0 errors, 0 warnings; no object read, so nothing was judged.\n"
+
+
 def test_the_summary_goes_to_the_other_stream(run):
     """Lines are for programs, the total is for people."""
     result = run("-", stdin=f"{pod(cpu='500m')}---\nkind: ConfigMap\napiVersion: v1\n")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from webhook.cli.check import Line
+from webhook.cli.check_formats import line_text
+from webhook.cli.check_report import Line
 from webhook.cli.sources import Source, Unreadable, read_sources
 from webhook.wire.manifests import Position
 
@@ -42,4 +43,37 @@ def test_a_path_that_gives_no_text_says_why(tmp_path, monkeypatch, path, problem
 def test_a_file_s_name_is_printed_escaped():
     """A line of the report is one line, whatever a repository calls its files."""
     line = Line("a\n\x1b[31m/p.yaml", Position(1, 2), None, "It holds no document.")
-    assert str(line) == r"a\n\x1b[31m/p.yaml:1:2: error: It holds no document. [UNREADABLE]"
+    assert line_text(line) == r"a\n\x1b[31m/p.yaml:1:2: error: It holds no document. [UNREADABLE]"
+
+
+TREE = ("a.yaml", "charts/x/values.yaml", "charts/x/templates/pod.yaml", "deep/charts/b.json", "deep/c.yml")
+IGNORES = [
+    pytest.param((), TREE, id="nothing"),
+    pytest.param(("*.yml",), TREE[:4], id="a name"),
+    pytest.param(("charts",), ("a.yaml", "deep/c.yml"), id="a folder's name at any depth"),
+    pytest.param(("charts/",), ("a.yaml", "deep/c.yml"), id="with a slash at its end"),
+    pytest.param(("charts/x",), ("a.yaml", "deep/c.yml", "deep/charts/b.json"), id="a path from the folder"),
+    pytest.param(("charts/*",), ("a.yaml", "deep/c.yml", "deep/charts/b.json"), id="all below a path"),
+    pytest.param(
+        ("deep/*.json", "a.*"), ("charts/x/templates/pod.yaml", "charts/x/values.yaml", "deep/c.yml"), id="two"
+    ),
+    pytest.param(("./charts/x",), ("a.yaml", "deep/c.yml", "deep/charts/b.json"), id="as a shell completes it"),
+    pytest.param(("CHARTS",), TREE, id="case counts"),
+]
+
+
+@pytest.mark.parametrize(("ignored", "wanted"), IGNORES)
+def test_what_a_folder_does_not_give(tmp_path, ignored, wanted):
+    for name in TREE:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("kind: Pod\n")
+    names = [source.name.removeprefix(f"{tmp_path}/") for source in read_sources([str(tmp_path)], ignored=ignored)]
+    assert names == sorted(wanted)
+
+
+def test_a_file_that_is_named_is_read_whatever_is_ignored(tmp_path):
+    (tmp_path / "a.yaml").write_text("kind: Pod\n")
+    (source,) = read_sources([str(tmp_path / "a.yaml")], ignored=("*",))
+    assert isinstance(source, Source)
+    (nothing,) = read_sources([str(tmp_path)], ignored=("*",))
+    assert nothing == Unreadable(str(tmp_path), "Every .yaml, .yml and .json file of the folder is ignored.")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from support.sarif import assert_is_sarif
 
 from webhook.cli.audit import audit
 from webhook.cli.audit_report import as_created_again, as_json, as_sarif, as_table, audit_objects
@@ -80,15 +81,13 @@ def test_three_forms_say_the_same() -> None:
     table = as_table(found)
     assert "CPU_NOT_WHOLE" in table
     assert "Deployment/train" in table
-    assert table.splitlines()[-1] == (
-        "2 pods and 1 workloads looked at: 1 owners would be refused at their next restart."
-    )
+    assert table.splitlines()[-1] == ("2 pods and 1 workload looked at: 1 owner would be refused at the next restart.")
     rows = json.loads(as_json(found))["findings"]
     sarif = json.loads(as_sarif(found))
     results = sarif["runs"][0]["results"]
     assert [row["code"] for row in rows] == [result["ruleId"] for result in results]
     assert [row["message"] for row in rows] == [result["message"]["text"] for result in results]
-    assert sarif["version"] == "2.1.0"
+    assert_is_sarif(sarif)
     assert {rule["id"] for rule in sarif["runs"][0]["tool"]["driver"]["rules"]} == {row["code"] for row in rows}
 
 
@@ -98,8 +97,14 @@ def test_three_forms_say_the_same() -> None:
     pytest.param(json.dumps({"apiVersion": "v1", "kind": "PodList",
                              "items": [{k: v for k, v in pod("a", "1500m").items() if k != "kind"}]}),
                  1, "CPU_NOT_WHOLE", id="list-of-the-api-server"),
-    pytest.param(yaml.safe_dump(pod("a")), 0, "0 owners", id="clean"),
+    pytest.param(yaml.safe_dump(pod("a")), 0, "1 pod and 0 workloads looked at: 0 owners", id="clean"),
     pytest.param("a: [", 3, "no YAML", id="unreadable"),
+    pytest.param("", 3, "holds no Kubernetes object", id="empty"),
+    pytest.param("# nothing\n---\n", 3, "holds no Kubernetes object", id="comments-only"),
+    pytest.param("a: 1\n", 3, "dump.yaml:1: This is no Kubernetes object: it has no kind.", id="something-else"),
+    pytest.param("{apiVersion: v1, kind: List, items: []}", 0, "There is no pod and no workload to look at.",
+                 id="an-empty-list-of-kubectl"),
+    pytest.param("{apiVersion: v1, kind: PodList, items: []}", 0, "There is no pod", id="an-empty-typed-list"),
 ])  # fmt: skip
 def test_command_on_a_dump(tmp_path: Path, text: str, code: int, told: str) -> None:
     dump = tmp_path / "dump.yaml"
@@ -116,3 +121,11 @@ def test_settings_of_the_server_count(tmp_path: Path) -> None:
     result = CliRunner().invoke(audit, arguments)
     assert result.exit_code == 0, result.output
     assert "warning" in result.output
+
+
+def test_no_cluster_is_one_sentence_after_another(tmp_path: Path) -> None:
+    """The client's library ends its own with a period."""
+    result = CliRunner().invoke(audit, ["--kubeconfig", str(tmp_path / "none")])
+    assert result.exit_code == 3
+    assert ".." not in result.output.replace(str(tmp_path), "")
+    assert result.output.endswith(". Give --kubeconfig, or the path of a dump.\n")

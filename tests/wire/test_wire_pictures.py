@@ -368,14 +368,14 @@ def test_node_readiness(conditions, ready):
         pytest.param(
             _one(pods=[_pod(holds={"cpus": "1", "devices": {GPU: [1, 2]}})]),
             [
-                "pods[0].holds.cpus: found 1 CPUs, wanted 2, as many as",
+                "pods[0].holds.cpus: found 1 CPU, wanted 2, as many as",
                 f'pods[0].holds.devices["{GPU}"]: found 2 devices, wanted 1, as many',
             ],
             id="holds too few and too many",
         ),
         pytest.param(
             _one(pods=[_pod(holds={"cpus": "1,9"})]),
-            [f"pods[0].holds.devices: found nothing of {GPU}, wanted 1 devices."],
+            [f"pods[0].holds.devices: found nothing of {GPU}, wanted 1 device."],
             id="says nothing of its devices",
         ),
         pytest.param(

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from webhook.cli.sources import Unreadable, read_sources
+from webhook.core.spelling import ended
 from webhook.wire.manifests import BrokenDocument, read_manifests
 from webhook.wire.objects import raw_objects
 from webhook.wire.patches import apply_patch
@@ -167,7 +168,7 @@ class _Server:
         try:
             self._context = ssl.create_default_context(cafile=ca_file)
         except (OSError, ssl.SSLError) as error:
-            raise NoAnswerError(f"The authority's file {ca_file} cannot be read: {error}.") from error
+            raise NoAnswerError(f"The authority's file {ca_file} cannot be read: {ended(str(error))}") from error
 
     def post(self, path: str, review: JsonMap) -> Mapping[str, object]:
         """Return the ``response`` of the review that the server answers."""
@@ -178,7 +179,7 @@ class _Server:
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswerError(f"https://{self._host}:{self._port} does not answer: {error}.") from error
+            raise NoAnswerError(f"https://{self._host}:{self._port} does not answer: {ended(str(error))}") from error
         finally:
             connection.close()
         if answer.status != http.client.OK:

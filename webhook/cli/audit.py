@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from webhook.cli.audit_report import Audit, RawObject, as_json, as_sarif, as_table, audit_objects, objects_in
+from webhook.cli.documents import read_documents
 from webhook.cli.sources import Unreadable, read_sources
 from webhook.core.modes import Rules
-from webhook.wire.manifests import BrokenDocument, read_manifests
+from webhook.core.spelling import ended
+from webhook.wire.manifests import BrokenDocument
 
 if TYPE_CHECKING:
     from webhook.cluster.client import Client
@@ -75,13 +77,29 @@ def audit(
 
 
 def _of_files(paths: tuple[str, ...]) -> Iterator[RawObject]:
+    """Yield every object of the dumps.
+
+    Raises:
+        CannotReadError: a file cannot be read, or there is no object: a dump that went wrong is no clean cluster.
+    """
+    count = 0
     for source in read_sources(paths):
         if isinstance(source, Unreadable):
             raise CannotReadError(f"{source.name}: {source.problem}")
-        for document in read_manifests(source.text):
+        for document in read_documents(source).documents:
             if isinstance(document, BrokenDocument):
                 raise CannotReadError(f"{source.name}:{document.position.line}: {document.problem}")
+            if not _has_kind(document.value):
+                line = document.start.line
+                raise CannotReadError(f"{source.name}:{line}: This is no Kubernetes object: it has no kind.")
+            count += 1
             yield from objects_in(document.value)
+    if not count:
+        raise CannotReadError(f"{', '.join(paths)}: It holds no Kubernetes object.")
+
+
+def _has_kind(value: object) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("kind"), str)
 
 
 def _of_cluster(client: "Client", namespace: str | None) -> Iterator[RawObject]:
@@ -99,9 +117,9 @@ def _of_cluster(client: "Client", namespace: str | None) -> Iterator[RawObject]:
             try:
                 page = client.get(where, {"limit": PAGE, "continue": token}, timeout_seconds=60.0)
             except Gone as error:
-                raise CannotReadError(f"The list of {where} took too long: {error}. Start again.") from error
+                raise CannotReadError(f"The list of {where} took too long: {ended(str(error))} Start again.") from error
             except ClusterError as error:
-                raise CannotReadError(f"{error}.") from error
+                raise CannotReadError(ended(str(error))) from error
             yield from objects_in(page)
             token = (page.get("metadata") or {}).get("continue") or None
             if token is None:
@@ -115,7 +133,7 @@ def _client(kubeconfig: str | None, context_name: str | None) -> "Client":
     try:
         return Client.from_environment(kubeconfig, context_name)
     except NotConfigured as error:
-        raise CannotReadError(f"{error}. Give --kubeconfig, or the path of a dump.") from error
+        raise CannotReadError(f"{ended(str(error))} Give --kubeconfig, or the path of a dump.") from error
 
 
 def _rules_of(settings_file: str | None) -> Rules:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from webhook.cli.sarif import sarif_log
 from webhook.core.decide import decide_mutate
 from webhook.core.decisions import Ask, Operation
 from webhook.core.dialect import Stage
@@ -17,6 +18,7 @@ from webhook.core.findings import Finding, Severity
 from webhook.core.judge import judge_pod, judge_workload
 from webhook.core.modes import Rules
 from webhook.core.pod import Pod, Workload
+from webhook.core.spelling import counted
 from webhook.wire.objects import read_objects
 from webhook.wire.patches import PatchError, apply_patch, build_patch
 from webhook.wire.plain_text import plain
@@ -25,7 +27,6 @@ from webhook.wire.pods import read_pod
 RawObject = Mapping[str, Any]
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _WRITTEN_LATER: Final = ("nodeName", "ephemeralContainers")
-_SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +172,10 @@ def as_table(audit: Audit) -> str:
 
 def totals(audit: Audit) -> str:
     """Return what was looked at and how many would be refused, in one sentence."""
-    looked = f"{audit.pods} pods and {audit.workloads} workloads looked at"
-    return f"{looked}: {audit.refused} owners would be refused at their next restart."
+    if not audit.pods + audit.workloads:
+        return "There is no pod and no workload to look at."
+    looked = f"{counted(audit.pods, 'pod')} and {counted(audit.workloads, 'workload')} looked at"
+    return f"{looked}: {counted(audit.refused, 'owner')} would be refused at the next restart."
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -203,17 +206,7 @@ def as_json(audit: Audit) -> str:
 
 def as_sarif(audit: Audit) -> str:
     """Return the findings as SARIF 2.1.0; the place is the owner, for a cluster has no files."""
-    rules = {row.finding.code: row.finding for row in audit.rows}
-    run = {
-        "tool": {
-            "driver": {
-                "name": "numa-admission",
-                "rules": [{"id": code, "properties": {"family": rules[code].family.value}} for code in sorted(rules)],
-            }
-        },
-        "results": [_result(row) for row in audit.rows],
-    }
-    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
+    return sarif_log([row.finding for row in audit.rows], [_result(row) for row in audit.rows])
 
 
 def _result(row: Row) -> dict[str, object]:

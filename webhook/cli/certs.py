@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from webhook.core.spelling import ended
+
 if TYPE_CHECKING:
     from certs.names import Names
     from certs.policy import Policy
@@ -58,21 +60,21 @@ def certs() -> None:
 @certs.command(context_settings=_PASSED_ON, short_help="Write a new authority and certificate into a directory.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def mint(arguments: Sequence[str]) -> None:
-    """Pass on to ``python -m certs mint``."""
+    """Write a new authority and certificate into a directory."""
     _pass_on("mint", arguments)
 
 
 @certs.command(context_settings=_PASSED_ON, short_help="Print what is held and what is wrong with it.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def show(arguments: Sequence[str]) -> None:
-    """Pass on to ``python -m certs show`` for a directory; with --secret, show what the cluster holds."""
+    """Print what a directory holds and what is wrong with it; with --secret NAMESPACE/NAME, what the cluster holds."""
     _by_place("show", show_cluster, arguments)
 
 
 @certs.command(context_settings=_PASSED_ON, short_help="Do one step of the rotation.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def rotate(arguments: Sequence[str]) -> None:
-    """Pass on to ``python -m certs rotate`` for a directory; with --secret, rotate what the cluster holds."""
+    """Rotate what a directory holds; with --secret NAMESPACE/NAME, what the cluster holds."""
     _by_place("rotate", rotate_cluster, arguments)
 
 
@@ -288,7 +290,7 @@ def _client(kubeconfig: str | None) -> "Client":
     try:
         return Client.from_environment(kubeconfig)
     except ClusterError as error:
-        _end(f"{error}.")
+        _end(ended(str(error)))
 
 
 def _place(secret: str) -> tuple[str, str]:
@@ -307,7 +309,7 @@ def _by_place(name: str, of_cluster: click.Command, arguments: Sequence[str]) ->
 def _pass_on(command: str, arguments: Sequence[str]) -> NoReturn:
     from certs.__main__ import main  # noqa: PLC0415 - a quick --help
 
-    sys.exit(main([command, *arguments]))
+    sys.exit(main([command, *arguments], program="numa-admission certs"))
 
 
 def _end(sentence: str) -> NoReturn:

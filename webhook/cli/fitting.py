@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from webhook.cli.documents import read_documents
 from webhook.cli.map import records_of
 from webhook.cli.sources import Source, Unreadable
 from webhook.core.capacity import finding_of
@@ -17,7 +18,7 @@ from webhook.core.ledger.records import PodRecord
 from webhook.core.ledger.verdicts import MachineClass, Outcome
 from webhook.service.allocators import allocator_models
 from webhook.service.picture import Answer, fits_together, ledger_of, load_picture
-from webhook.wire.manifests import BrokenDocument, Position, read_manifests
+from webhook.wire.manifests import BrokenDocument, Position
 from webhook.wire.objects import FoundObject, read_objects
 from webhook.wire.pictures import Picture, PictureFault
 from webhook.wire.workload_kinds import KindTable
@@ -106,7 +107,7 @@ def _objects(sources: Iterable[Source | Unreadable], kinds: KindTable) -> Iterat
     for source in sources:
         if isinstance(source, Unreadable):
             continue
-        for document in read_manifests(source.text):
+        for document in read_documents(source).documents:
             if isinstance(document, BrokenDocument):
                 continue
             for found in read_objects(document.value, kinds):

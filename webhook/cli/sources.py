@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,8 @@ STDIN_NAME: Final = "<stdin>"
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 MOST_BYTES: Final = 64 * 1024 * 1024
 """A file beyond this is no manifest; etcd itself stores at most 1.5 MB an object."""
+_CHART_FILE: Final = "Chart.yaml"
+_TEMPLATES: Final = "templates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,10 @@ class Source:
 
     name: str
     text: str
+    is_walked: bool = False
+    """Whether a folder gave it; nobody has named it, so it may be no manifest at all."""
+    chart: str = ""
+    """The Helm chart among whose templates it lies; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +35,15 @@ class Unreadable:
     problem: str
 
 
-def read_sources(paths: Iterable[str], stdin_name: str = STDIN_NAME) -> Iterator[Source | Unreadable]:
-    """Yield the text of each path; a folder gives its YAML and JSON files at any depth, sorted, without hidden ones."""
+def read_sources(
+    paths: Iterable[str], stdin_name: str = STDIN_NAME, ignored: tuple[str, ...] = ()
+) -> Iterator[Source | Unreadable]:
+    """Yield the text of each path; a folder gives its YAML and JSON files at any depth, sorted, without hidden ones.
+
+    ``ignored`` are patterns of what a folder does not give (``*``, ``?``, ``[...]``; a ``*`` also stands for slashes):
+    one without a slash is compared with the name of each file and folder, one with a slash with the path from the
+    folder that was named. A file that is named itself is read whatever they say.
+    """
     for path in paths:
         if path == "-":
             yield _decoded(stdin_name, sys.stdin.buffer.read(MOST_BYTES + 1))
@@ -38,18 +52,47 @@ def read_sources(paths: Iterable[str], stdin_name: str = STDIN_NAME) -> Iterator
             yield Unreadable(path, "The path is empty.")
             continue
         where = Path(path)
-        if not where.is_dir():
+        if where.is_dir():
+            yield from _walked(where, path, ignored)
+        else:
             yield _file(where)
-            continue
-        files = sorted(file for file in where.rglob("*") if file.suffix.lower() in SUFFIXES and _is_shown(where, file))
-        if not files:
-            yield Unreadable(path, "The folder holds no .yaml, .yml or .json file.")
-        for file in files:
-            yield _file(file)
+
+
+def _walked(root: Path, path: str, ignored: tuple[str, ...]) -> Iterator[Source | Unreadable]:
+    files = sorted(file for file in root.rglob("*") if file.suffix.lower() in SUFFIXES and _is_shown(root, file))
+    if not files:
+        yield Unreadable(path, "The folder holds no .yaml, .yml or .json file.")
+        return
+    kept = [file for file in files if not _is_ignored(file.relative_to(root), ignored)]
+    if not kept:
+        yield Unreadable(path, "Every .yaml, .yml and .json file of the folder is ignored.")
+    for file in kept:
+        source = _file(file)
+        if isinstance(source, Source):
+            source = Source(source.name, source.text, is_walked=True, chart=_chart_of(file))
+        yield source
 
 
 def _is_shown(root: Path, file: Path) -> bool:
     return file.is_file() and not any(part.startswith(".") for part in file.relative_to(root).parts)
+
+
+def _is_ignored(path: Path, patterns: tuple[str, ...]) -> bool:
+    """Return whether a pattern takes the file, or a folder that it is in."""
+    for pattern in patterns:
+        wanted = pattern.rstrip("/")
+        for part in (path, *path.parents):
+            if fnmatchcase(part.as_posix() if "/" in wanted else part.name, wanted.removeprefix("./")):
+                return True
+    return False
+
+
+def _chart_of(file: Path) -> str:
+    """Return the folder of the chart whose template ``file`` would be; empty where it is none."""
+    for folder in file.parents:
+        if folder.name == _TEMPLATES and (folder.parent / _CHART_FILE).is_file():
+            return str(folder.parent)
+    return ""
 
 
 def _file(file: Path) -> Source | Unreadable:

@@ -23,6 +23,7 @@ from webhook.core.occupancy import holds_nothing
 from webhook.core.placement import Placement
 from webhook.core.pod import Binding, Pod, PodTemplate, Workload
 from webhook.core.rules.pinning import pinning_findings
+from webhook.core.spelling import counted
 
 __all__ = [
     "CONTROLLERS",
@@ -235,8 +236,7 @@ def _replicas(ledger: Ledger, record: PodRecord, more: int, surge: int, path: st
     each = asked(record.demand)
     if count.pods < more:
         rest = "it" if more == 1 else "the others" if count.pods else "they"
-        noun = "replica" if more == 1 else "replicas"
-        problem = f"{count.pods} of {more} {noun} fit now ({each} each); {rest} would wait."
+        problem = f"{count.pods} of {counted(more, 'replica')} fit now ({each} each); {rest} would wait."
     elif more:
         fit = "The replica fits" if more == 1 else f"All {more} replicas fit"
         problem = (

@@ -55,7 +55,17 @@ def cores(quantity: Quantity) -> str:
 
 def whole_cores(count: int) -> str:
     """Return a number of cores in words: ``1 core``, ``2 cores``."""
-    return "1 core" if count == 1 else f"{count} cores"
+    return counted(count, "core")
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """Return a number of things in words: ``1 pod``, ``2 pods``; ``nouns`` where the plural is more than an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {nouns or f'{noun}s'}"
+
+
+def ended(text: str) -> str:
+    """Return ``text`` with one period at its end: what libraries say of themselves has one or has none."""
+    return f"{text.rstrip().removesuffix('.')}."
 
 
 def one_of(words: Iterable[str]) -> str:

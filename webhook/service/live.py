@@ -18,6 +18,7 @@ from webhook.core.capacity import CapacityRules
 from webhook.core.ledger.charges import Allocators
 from webhook.core.ledger.events import Recalled
 from webhook.core.ledger.ledger import Ledger
+from webhook.core.spelling import ended
 from webhook.service.book import Book
 from webhook.service.checkpointing import Checkpointing, recalled
 from webhook.service.clock import Clock
@@ -67,7 +68,7 @@ def client_of(cluster: ClusterSettings) -> Client:
     try:
         return Client.from_environment(cluster.kubeconfig or None, cluster.context or None)
     except NotConfigured as error:
-        raise StartError(f"The cluster cannot be reached: {error}.") from error
+        raise StartError(f"The cluster cannot be reached: {ended(str(error))}") from error
 
 
 def open_live(

@@ -7,6 +7,7 @@ from typing import Final
 from webhook.core.machine import CpuLayout, DeviceLayout, MemoryLayout
 from webhook.core.masks import HIGHEST_CPU_ID, CpuListError, mask_of, members, parse_cpu_list
 from webhook.core.pod import Malformed
+from webhook.core.spelling import counted
 from webhook.wire.nodes import read_amounts
 from webhook.wire.shapes import JsonMap, child, describe, read_count, read_list, read_map, read_text
 
@@ -36,7 +37,9 @@ def read_layout(raw: JsonMap, path: str, faults: list[Malformed]) -> Layout | No
     cores = _cores(raw, numa, threads, path, faults)
     sockets = _count(raw, "sockets", numa, path, faults)
     if sockets and numa % sockets and sockets % numa:
-        faults.append(Malformed(f"{path}.sockets", str(sockets), f"a divisor or a multiple of the {numa} NUMA nodes"))
+        faults.append(
+            Malformed(f"{path}.sockets", str(sockets), f"a divisor or a multiple of {counted(numa, 'NUMA node')}")
+        )
     elif sockets > numa and any(len(of_numa) % (sockets // numa) for of_numa in cores):
         faults.append(Malformed(f"{path}.sockets", str(sockets), "so many that each NUMA node's cores divide evenly"))
     caches = _count(raw, "uncoreCachesPerNUMANode", 0, path, faults)
@@ -86,7 +89,7 @@ def read_memory(
         for resource, amount in read_amounts(row.get("limits"), f"{here}.limits", faults).items():
             if amount > totals.get(resource, 0):
                 wanted = f"at most the {totals.get(resource, 0)} bytes of the NUMA node"
-                faults.append(Malformed(f"{here}.limits", f"{amount} bytes of {resource}", wanted))
+                faults.append(Malformed(f"{here}.limits", f"{counted(amount, 'byte')} of {resource}", wanted))
             else:
                 reserved[resource][position] = amount
     return tuple(
@@ -115,12 +118,14 @@ def _cores(raw: JsonMap, numa: int, threads: int, path: str, faults: list[Malfor
     per_numa = _count(raw, given[0], 1, path, faults)
     if given == ["cpusPerNUMANode"]:
         if per_numa % threads:
-            faults.append(Malformed(f"{path}.cpusPerNUMANode", str(per_numa), f"a multiple of {threads} threads"))
+            faults.append(
+                Malformed(f"{path}.cpusPerNUMANode", str(per_numa), f"a multiple of {counted(threads, 'thread')}")
+            )
             return []
         per_numa //= threads
     total = numa * per_numa
     if total * threads > HIGHEST_CPU_ID + 1:
-        faults.append(Malformed(f"{path}.{given[0]}", f"{total * threads} CPUs", f"{HIGHEST_CPU_ID + 1} at most"))
+        faults.append(Malformed(f"{path}.{given[0]}", counted(total * threads, "CPU"), f"{HIGHEST_CPU_ID + 1} at most"))
         return []
     if raw.get("siblings") == "adjacent":
         every = [mask_of(range(core * threads, (core + 1) * threads)) for core in range(total)]
@@ -132,7 +137,7 @@ def _cores(raw: JsonMap, numa: int, threads: int, path: str, faults: list[Malfor
 def _listed_cores(raw: JsonMap, numa: int, threads: int, path: str, faults: list[Malformed]) -> list[list[int]]:
     rows = read_list(raw.get("numaCPUs"), path, faults)
     if len(rows) != numa:
-        faults.append(Malformed(path, f"{len(rows)} CPU lists", f"one for each of the {numa} NUMA nodes"))
+        faults.append(Malformed(path, counted(len(rows), "CPU list"), f"one for each of {counted(numa, 'NUMA node')}"))
         return []
     result: list[list[int]] = []
     seen = 0
@@ -144,7 +149,7 @@ def _listed_cores(raw: JsonMap, numa: int, threads: int, path: str, faults: list
         seen |= cpus
         ids = list(members(cpus))
         if len(ids) % threads:
-            faults.append(Malformed(here, f"{len(ids)} CPUs", f"a multiple of {threads} threads"))
+            faults.append(Malformed(here, counted(len(ids), "CPU"), f"a multiple of {counted(threads, 'thread')}"))
             continue
         count = len(ids) // threads
         if raw.get("siblings") == "adjacent":
@@ -201,7 +206,9 @@ def _devices(raw: object, numa: int, path: str, faults: list[Malformed]) -> tupl
             homes = [_home(row, numa, f"{here}[{index}]", faults) for index, row in enumerate(rows)]
         ids = [item for item in read_list(options.get("ids"), f"{here}.ids", faults) if isinstance(item, str)]
         if ids and len(ids) != len(homes):
-            faults.append(Malformed(f"{here}.ids", f"{len(ids)} ids", f"one for each of the {len(homes)} devices"))
+            faults.append(
+                Malformed(f"{here}.ids", counted(len(ids), "id"), f"one for each of {counted(len(homes), 'device')}")
+            )
         layouts.append(
             DeviceLayout(resource, tuple(homes), tuple(ids), reports_numa=options.get("reportsNUMA") is not False)
         )

@@ -13,6 +13,7 @@ from webhook.core.machine import Machine
 from webhook.core.masks import mask_of
 from webhook.core.node_selection import NodeFacts
 from webhook.core.pod import Malformed
+from webhook.core.spelling import counted
 from webhook.wire.machine_classes import class_of, contradictions, read_machine_class
 from webhook.wire.nodes import read_amounts, read_node, read_taints
 from webhook.wire.shapes import JsonMap, child, describe, read_list, read_map, read_text, read_text_map
@@ -161,7 +162,7 @@ def _names(entry: JsonMap, path: str, faults: list[Malformed]) -> list[str]:
         )
         if not 0 < count <= MOST_NODES - len(names):
             wanted = f"1 to {MOST_NODES} of them, such as gpu-{{01..12}}"
-            faults.append(Malformed(here, f"{count or 'no'} names", wanted))
+            faults.append(Malformed(here, counted(count, "name") if count else "no names", wanted))
             continue
         of_item = list(expand(text))
         wrong = next((name for name in of_item if not is_name(name)), None)

@@ -9,6 +9,7 @@ from webhook.core.ledger.records import Confirmed, NodeRecord, PodRecord
 from webhook.core.masks import cpu_list
 from webhook.core.numa_room import count_of, peak
 from webhook.core.pod import Malformed
+from webhook.core.spelling import counted
 from webhook.wire.layouts import read_cpus
 from webhook.wire.picture_nodes import is_name, read_devices
 from webhook.wire.pod_records import read_pod_record
@@ -90,14 +91,16 @@ class PodReader:
             asked = peak(record.demand, record.demand.exclusive_cpus) if pins_cpus(node, record.demand) else 0
             if cpus.bit_count() != asked:
                 wanted = f"{asked}, as many as it gets for itself"
-                faults.append(Malformed(f"{path}.cpus", f"{cpus.bit_count()} CPUs", wanted))
+                faults.append(Malformed(f"{path}.cpus", counted(cpus.bit_count(), "CPU"), wanted))
             self._claim(record, "cpu", cpus, f"{path}.cpus", faults)
         devices: list[tuple[str, int]] = []
         raw_devices = read_map(holds.get("devices"), f"{path}.devices", faults)
         for layout in machine.devices:
             wanted_count = peak(record.demand, count_of(layout.resource))
             if wanted_count and layout.resource not in raw_devices:
-                faults.append(Malformed(f"{path}.devices", f"nothing of {layout.resource}", f"{wanted_count} devices"))
+                faults.append(
+                    Malformed(f"{path}.devices", f"nothing of {layout.resource}", counted(wanted_count, "device"))
+                )
         for resource, numbers in raw_devices.items():
             here = child(f"{path}.devices", resource)
             index = machine.device_index(resource)
@@ -107,7 +110,7 @@ class PodReader:
             mask = read_devices(numbers, machine, index, here, faults)
             asked = peak(record.demand, count_of(resource))
             if mask.bit_count() != asked:
-                faults.append(Malformed(here, f"{mask.bit_count()} devices", f"{asked}, as many as it asks for"))
+                faults.append(Malformed(here, counted(mask.bit_count(), "device"), f"{asked}, as many as it asks for"))
             self._claim(record, resource, mask, here, faults)
             devices.append((resource, mask))
         if len(faults) > before:

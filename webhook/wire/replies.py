@@ -14,6 +14,7 @@ import orjson
 
 from webhook.core.decisions import Decision
 from webhook.core.findings import Finding
+from webhook.core.spelling import counted
 from webhook.wire.patches import proven_patch
 from webhook.wire.plain_text import plain
 from webhook.wire.reviews import API_VERSION, KIND
@@ -77,14 +78,14 @@ def refusal_message(errors: Iterable[Finding]) -> str:
     lines = [plain(str(finding), MAX_LINE_CHARACTERS) for finding in errors]
     if not lines:
         return "refused, and the reason was lost: this is a fault of numa-admission, please report it."
-    return "\n".join(_fitted(lines, MAX_MESSAGE_CHARACTERS, "findings"))
+    return "\n".join(_fitted(lines, MAX_MESSAGE_CHARACTERS, "finding"))
 
 
 def fitted_warnings(warnings: Iterable[str], budget_characters: int) -> list[str]:
     """Return each warning once, on one line; what is beyond the budget is counted in a last warning."""
     lines = dict.fromkeys(plain(warning, MAX_WARNING_CHARACTERS) for warning in warnings)
     lines.pop("", None)
-    return _fitted(list(lines), budget_characters, "warnings")
+    return _fitted(list(lines), budget_characters, "warning")
 
 
 def _fitted(lines: list[str], budget_characters: int, what: str) -> list[str]:
@@ -98,7 +99,8 @@ def _fitted(lines: list[str], budget_characters: int, what: str) -> list[str]:
         if room < 0:
             break
         kept.append(line)
-    more = f"... and {len(lines) - len(kept)} more {what}: run numa-admission check on the manifest to see all of them."
+    left = counted(len(lines) - len(kept), f"more {what}")
+    more = f"... and {left}: run numa-admission check on the manifest to see all of them."
     return [*kept, more]
 
 

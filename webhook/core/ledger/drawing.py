@@ -10,6 +10,7 @@ from webhook.core.ledger.drawing_text import UNICODE, Line, Signs, Span, Tone, f
 from webhook.core.ledger.proofs import policy_words
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeView
 from webhook.core.occupancy import holds_nothing
+from webhook.core.spelling import counted
 
 _GIB: Final = 1 << 30
 _SHOWN_NAMES: Final = 3
@@ -149,7 +150,7 @@ def _holders(view: NodeView, look: Look) -> tuple[tuple[Holder, ...], list[Line]
         words = shown(_about(entry, is_asked=is_asked), look.width_columns - 8, look.signs)
         legend.append((holder.span, Span(f" {words}", Tone.GOOD if is_asked else Tone.PLAIN)))
     if crowd:
-        legend.append((Span(f"{look.signs.crowd} {crowd} more pods"),))
+        legend.append((Span(f"{look.signs.crowd} {counted(crowd, 'more pod')}"),))
     return tuple(holders), legend
 
 

@@ -13,6 +13,7 @@ from webhook.core.masks import cpu_list, mask_of, members
 from webhook.core.numa_room import count_of, devices_by_numa, numa_room, peak
 from webhook.core.placement import Rejection
 from webhook.core.pod import ContainerKind
+from webhook.core.spelling import counted
 
 # Nodes that are compared for the nearest miss, those with the most free devices: more would cost more than the sentence
 # is worth (20 us each).
@@ -45,7 +46,7 @@ def asked(demand: PodDemand) -> str:
     for resource in dict.fromkeys(name for container in demand.containers for name, _ in container.devices):
         devices[resource] = peak(demand, count_of(resource))
     cpus = peak(demand, demand.exclusive_cpus)
-    parts = [f"{cpus} exclusive CPUs"] if cpus else []
+    parts = [counted(cpus, "exclusive CPU")] if cpus else []
     parts += [f"{count} {resource}" for resource, count in devices.items()]
     if not cpus and (millicores := demand.totals.get("cpu", 0)):
         parts.append(f"{millicores / 1000:g} shared CPUs")
