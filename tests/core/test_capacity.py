@@ -26,7 +26,6 @@ from webhook.core.ledger import events
 from webhook.core.ledger.classes import MachineClass, may_match
 from webhook.core.ledger.records import AllocatorKind, Eligibility, PodRecord
 from webhook.core.ledger.verdicts import Outcome, judge, judge_on_node
-from webhook.core.modes import Rules
 from webhook.core.pod import NodeSelectorTerm, Operator, Requirement
 
 REPLICASET = "system:serviceaccount:kube-system:replicaset-controller"
@@ -357,15 +356,6 @@ def test_which_requests_are_judged(change, judged_):
     question = replace(ask(asked(4, 5)), **change)
     decision = decide_capacity(question, cluster(), CapacityRules(), 130.0)
     assert decision.allowed is not judged_
-
-
-def test_what_the_rules_refuse_is_not_said_twice():
-    """A pod that validate refuses has nothing to hear of room."""
-    broken = asked(containers=[builders.container("main", cpu="3500m", gpu="5", memory="1Gi")])
-    rules = CapacityRules(static_rules=Rules())
-    assert outcome(capacity(cluster(), broken, rules=rules)) == "allowed"
-    assert outcome(capacity(cluster(), deployment(broken), rules=rules)) == "allowed"
-    assert outcome(capacity(cluster(), asked(4, 5), rules=rules)) == "refused"
 
 
 # --- pinned CPUs ---

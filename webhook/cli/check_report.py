@@ -116,13 +116,13 @@ def _judge(found: FoundObject, rules: Rules) -> tuple[bool, list[Finding]]:
     match found.subject:
         case Pod() as pod:
             findings = judge_pod(pod, rules, stage=Stage.FILE, namespace=found.namespace)
-            return carries_mark(pod, rules), [*findings, *_unreadable_annotations(pod, findings)]
+            return carries_mark(pod, rules.vocabulary), [*findings, *_unreadable_annotations(pod, findings)]
         case Workload() as workload:
             of_workload = list(judge_workload(workload, rules, stage=Stage.FILE, namespace=found.namespace))
             for template in workload.templates:
                 unreadable = _unreadable_annotations(template.pod, of_workload)
                 of_workload.extend(finding.moved_to(template.locate(finding.path)) for finding in unreadable)
-            return any(carries_mark(template.pod, rules) for template in workload.templates), of_workload
+            return any(carries_mark(template.pod, rules.vocabulary) for template in workload.templates), of_workload
         case NodeLabels() as node:
             return True, list(judge_node(node, rules))
         case _:

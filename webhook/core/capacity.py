@@ -8,10 +8,9 @@ from typing import Final
 
 from webhook.core.capacity_rules import CONTROLLERS, DEFAULT_MODES, GANG_KEYS, CapacityRules, Mode
 from webhook.core.decisions import Ask, Decision, Operation
-from webhook.core.dialect import Stage
 from webhook.core.dialects import KUBELET
 from webhook.core.findings import Finding, Severity
-from webhook.core.judge import carries_mark, pod_findings
+from webhook.core.judge import carries_mark
 from webhook.core.ledger import reasons
 from webhook.core.ledger.events import BindingAdmitted, BindingRefused, Claimed
 from webhook.core.ledger.ledger import Ledger
@@ -66,7 +65,7 @@ def decide_capacity(ask: Ask, ledger: Ledger, rules: CapacityRules, now_seconds:
 
 def _pod(ask: Ask, pod: Pod, ledger: Ledger, rules: CapacityRules, now_seconds: float) -> Decision:
     record = PodRecord.asked(pod, namespace=ask.namespace)
-    if not concerns(ledger, pod, record) or _is_refused_by_rules(pod, rules, Stage.CREATE, ask.namespace):
+    if not concerns(ledger, pod, record):
         return Decision.allow()
     pinning = _pinning(pod, record, ledger, rules)
     known = ledger.entry(pod.uid) if pod.uid else None
@@ -87,19 +86,9 @@ def _pod(ask: Ask, pod: Pod, ledger: Ledger, rules: CapacityRules, now_seconds: 
     return Decision.of((found, *pinning))
 
 
-def _is_refused_by_rules(pod: Pod, rules: CapacityRules, stage: Stage, namespace: str) -> bool:
-    """Return whether the stateless rules refuse ``pod``: then validate says why, and there is nothing to add."""
-    static = rules.static_rules
-    if static is None:
-        return False
-    found = static.modes.apply(pod_findings(pod, static, stage), namespace or pod.namespace)
-    return any(finding.severity is Severity.ERROR for finding in found)
-
-
 def _pinning(pod: Pod, record: PodRecord, ledger: Ledger, rules: CapacityRules) -> tuple[Finding, ...]:
     """Return warnings of CPUs that would not be pinned; what a mark demands of the CPUs is for its own rules to say."""
-    is_marked = carries_mark(pod, rules.static_rules) if rules.static_rules is not None else bool(pod.numa_specs)
-    if is_marked or not rules.warns_of_pinning:
+    if carries_mark(pod, rules.vocabulary):
         return ()
     if not any(count for container in record.demand.containers for name, count in container.devices if name in _GPUS):
         return ()
@@ -194,7 +183,7 @@ def _workload(ask: Ask, workload: Workload, ledger: Ledger, rules: CapacityRules
         if wanted == (0, 0):
             continue
         record = PodRecord.asked(pod, namespace=ask.namespace)
-        if not concerns(ledger, pod, record) or _is_refused_by_rules(pod, rules, Stage.TEMPLATE, ask.namespace):
+        if not concerns(ledger, pod, record):
             continue
         path = template.locate("spec")
         findings += (

@@ -8,6 +8,7 @@ from typing import Final
 
 from webhook.core.ledger.classes import MachineClass
 from webhook.core.ledger.verdicts import Outcome
+from webhook.core.marks import Vocabulary
 from webhook.core.modes import Rules
 
 
@@ -79,10 +80,8 @@ class CapacityRules:
     """How long a refused pod keeps its place on the node it is steered to: the scheduler's longest back-off is 11 s."""
     most_tries_on_guess: int = 3
     """Refusals of one pod that rest on guesses before the guard gives way."""
-    static_rules: Rules | None = None
-    """The stateless rules: what they refuse is for validate to say, and is not judged here. None: everything is."""
-    warns_of_pinning: bool = True
-    """Whether a pod with GPUs and no mark is warned of CPUs that its kubelet would not pin (``rules.pinning``)."""
+    vocabulary: Vocabulary = field(default_factory=lambda: Rules().vocabulary)
+    """The marks that the stateless rules look for: what a mark demands of the CPUs is for them to say."""
 
     def mode(self, outcome: Outcome, namespace: str) -> Mode:
         """Return what ``outcome`` does in ``namespace``."""

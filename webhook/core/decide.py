@@ -68,7 +68,8 @@ def _of(findings: tuple[Finding, ...]) -> Decision:
 
 def _is_marked(pod: Pod, old: Subject | None, rules: Rules) -> bool:
     """Return whether the object or the old object carries a mark."""
-    return carries_mark(pod, rules) or (isinstance(old, Pod) and carries_mark(old, rules))
+    vocabulary = rules.vocabulary
+    return carries_mark(pod, vocabulary) or (isinstance(old, Pod) and carries_mark(old, vocabulary))
 
 
 def _pod(ask: Ask, pod: Pod, rules: Rules) -> Decision:

@@ -5,7 +5,7 @@ from itertools import chain
 
 from webhook.core.dialect import Case, Stage
 from webhook.core.findings import Finding
-from webhook.core.marks import marked, speaks_of_a_policy
+from webhook.core.marks import Vocabulary, marked, speaks_of_a_policy
 from webhook.core.modes import Rules
 from webhook.core.pod import NodeLabels, Pod, Workload
 from webhook.core.reasons import FIELD_UNREADABLE
@@ -42,7 +42,7 @@ def judge_workload(
             found.extend(
                 finding.moved_to(template.locate(finding.path)) for finding in pod_findings(template.pod, rules, stage)
             )
-    if workload.malformed and any(carries_mark(template.pod, rules) for template in workload.templates):
+    if workload.malformed and any(carries_mark(template.pod, rules.vocabulary) for template in workload.templates):
         known = {fault.path for fault in old.malformed} if old is not None else set()
         found.extend(
             FIELD_UNREADABLE.at(
@@ -86,12 +86,12 @@ def case_findings(pod: Pod, cases: tuple[Case, ...]) -> Iterator[Finding]:
                 yield finding
 
 
-def carries_mark(pod: Pod, rules: Rules) -> bool:
+def carries_mark(pod: Pod, vocabulary: Vocabulary) -> bool:
     """Return whether the rules look at ``pod`` at all (``webhook.core.marks``)."""
-    return rules.vocabulary.carries_mark(annotations_of(pod, rules))
+    return vocabulary.carries_mark(annotations_of(pod, vocabulary))
 
 
-def annotations_of(pod: Pod, rules: Rules) -> Mapping[str, str]:
+def annotations_of(pod: Pod, vocabulary: Vocabulary) -> Mapping[str, str]:
     """Return the pod's annotations for the search of marks: a home whose value is no text counts as an empty one.
 
     In a file, or in the template of a custom resource, the spec is easily written as a map.
@@ -99,18 +99,18 @@ def annotations_of(pod: Pod, rules: Rules) -> Mapping[str, str]:
     if not pod.malformed:
         return pod.annotations
     unreadable = {fault.path for fault in pod.malformed}
-    return {**dict.fromkeys(_unread_homes(rules, unreadable), ""), **pod.annotations}
+    return {**dict.fromkeys(_unread_homes(vocabulary, unreadable), ""), **pod.annotations}
 
 
-def _unread_homes(rules: Rules, unreadable: set[str]) -> Iterator[str]:
-    return (home for home in rules.vocabulary.homes if annotation_path(home) in unreadable)
+def _unread_homes(vocabulary: Vocabulary, unreadable: set[str]) -> Iterator[str]:
+    return (home for home in vocabulary.homes if annotation_path(home) in unreadable)
 
 
 def cases_of(pod: Pod, rules: Rules, stage: Stage) -> tuple[Case, ...]:
     """Return ``pod`` before each dialect whose mark it carries; empty for mirror pods and pods without a mark."""
     if pod.is_mirror:
         return ()
-    found = marked(annotations_of(pod, rules), rules.vocabulary)
+    found = marked(annotations_of(pod, rules.vocabulary), rules.vocabulary)
     return tuple(
         Case(
             pod=pod,
