@@ -28,6 +28,7 @@ from webhook.service.divergence import Divergence
 from webhook.service.ledger_meters import LedgerCollector, nomination_counter
 from webhook.service.logs import open_log
 from webhook.service.meters import Meters
+from webhook.service.settings_watch import SettingsMeters
 from webhook.service.steering_work import Steering
 from webhook.wire.node_sources import NodeAssembler
 
@@ -66,6 +67,7 @@ def all_families():
     meters.connection_closed("client")
     meters.set_connections({"idle": 0})
     Divergence(open_log(io.BytesIO()), lambda _: None, meters.registry)
+    SettingsMeters(meters)
     nomination_counter(meters.registry)
     steering = Steering(lambda _: None, open_log(io.BytesIO()), lambda: NOW)
     meters.registry.register(

@@ -412,6 +412,14 @@ def test_faults(source, faults):
         assert found.startswith(expected)
 
 
+def test_a_key_without_a_value_is_as_if_it_were_not_there():
+    """``pods:`` with everything behind it commented out; an unknown key is told all the same."""
+    empty = text(classes=[machine_class(kubelet=None)], nodes=[_node(labels=None)], pods=None)
+    assert _sound(empty).pods == ()
+    (fault,) = _faults(text(classes=None, nodes=[], podz=None))
+    assert fault.startswith("podz: found an unknown key")
+
+
 def test_every_fault_at_once_with_its_place():
     """Faults of all files and documents stand together in the order of their lines."""
     first = "classes:\n- name: box\n  layout: {numaNodes: 2}\n---\nnodes:\n- name: N\n  class: box\n"

@@ -20,7 +20,7 @@ from webhook.service.settings import Role, Settings, settings_from
 from webhook.service.start import StartError
 from webhook.wire.machine_classes import read_machine_classes
 from webhook.wire.plain_text import plain
-from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, UNKNOWN_KEY, read_schema, schema_faults
+from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_by_schema, read_schema
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
 from webhook.wire.workload_rows import workload_kind_from
 
@@ -74,10 +74,8 @@ def parse_settings(content: bytes) -> Settings:
     written = _load(content)
     if written is None:
         written = {}
-    # A key without a value is as if it were not there, but an unknown one is told all the same.
-    document = _without_nulls(written)
-    told = [fault for fault in schema_faults(_validator(), written) if fault.found == UNKNOWN_KEY]
-    told += [fault for fault in schema_faults(_validator(), document) if fault not in told]
+    read, told = read_by_schema(_validator(), written)
+    document: dict[str, Any] = read if isinstance(read, dict) else {}
     faults = [_sentence(fault) for fault in told]
     rows = written.get("workloads")
     workloads = tuple(_workloads(rows if isinstance(rows, list) else [], faults))
@@ -185,13 +183,6 @@ def _unreachable(address: str) -> bool:
         return ip_address(host.strip("[]")).is_unspecified or not 0 < int(port) < 65536
     except ValueError:
         return True
-
-
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any part of a YAML document
-    """Return ``value`` without the keys of maps whose value is null; an item of a list that is null stays."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _raw_classes(document: Mapping[str, Any]) -> list[Any]:

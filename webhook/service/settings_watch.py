@@ -52,7 +52,7 @@ class SettingsWatch:
         self._file = file
         self._take = take
         self._log = log
-        self._meters = _WatchMeters(meters)
+        self._meters = SettingsMeters(meters)
         self._started = self._in_force = file.settings(file.content)
         self._judged: bytes | str = file.content
         self._last_seen: bytes | str = file.content
@@ -147,10 +147,12 @@ class SettingsWatch:
                 self._log.error("fault", **fault_text(error))
 
 
-class _WatchMeters:
-    """What is counted of it."""
+class SettingsMeters:
+    """What is counted of it; nothing is in force yet."""
 
     def __init__(self, meters: Meters) -> None:
+        """Make the metrics in the process's registry."""
+
         def gauge(name: str, text: str, mode: Literal["liveall", "livemax"]) -> Gauge:
             return Gauge(f"numa_admission_settings_{name}", text, registry=registry, multiprocess_mode=mode)
 
@@ -165,3 +167,5 @@ class _WatchMeters:
             ("outcome",),
             registry=registry,
         )
+        for outcome in ("taken", "refused"):
+            self.reloads.labels(outcome)

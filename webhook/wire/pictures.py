@@ -15,7 +15,7 @@ from webhook.wire.machine_classes import read_machine_class
 from webhook.wire.manifests import BrokenDocument, Document, Position, read_manifests
 from webhook.wire.picture_nodes import Declared, NodeReader
 from webhook.wire.picture_pods import PodReader
-from webhook.wire.schema_faults import PICTURE_SCHEMA, schema_faults, validator_of
+from webhook.wire.schema_faults import PICTURE_SCHEMA, read_by_schema, validator_of
 from webhook.wire.shapes import JsonMap, describe
 
 PICTURE_KIND: Final = "ClusterPicture"
@@ -95,12 +95,12 @@ class _Reader:
             self._faults.append(PictureFault(file, Position(1, 1), Malformed("", "no document", "a cluster picture")))
 
     def _take_sections(self, file: str, document: Document) -> None:
-        faults = schema_faults(validator_of(PICTURE_SCHEMA), document.value)
+        value, faults = read_by_schema(validator_of(PICTURE_SCHEMA), document.value)
         self._note(file, document, faults)
-        if not isinstance(document.value, dict):
+        if not isinstance(value, dict):
             return
         for section in _SECTIONS:
-            entries = document.value.get(section)
+            entries = value.get(section)
             for index, raw in enumerate(entries if isinstance(entries, list) else []):
                 path = f"{section}[{index}]"
                 is_sound = not any(fault.path == path or fault.path.startswith(f"{path}.") for fault in faults)

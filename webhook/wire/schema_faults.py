@@ -46,6 +46,24 @@ def read_schema(schema_name: str) -> dict[str, object]:
     return schema
 
 
+def read_by_schema(validator: Draft202012Validator, written: object) -> tuple[object, tuple[Malformed, ...]]:
+    """Return ``written`` without keys that have no value, and everything about it that its schema forbids.
+
+    A key without a value (``pods:`` with nothing behind it, as Helm and people write) is as if it were not there; an
+    unknown key is told all the same.
+    """
+    value = without_nulls(written)
+    unknown = [fault for fault in schema_faults(validator, written) if fault.found == UNKNOWN_KEY]
+    return value, tuple(dict.fromkeys([*unknown, *schema_faults(validator, value)]))
+
+
+def without_nulls(value: object) -> object:
+    """Return ``value`` without the keys of maps whose value is null; an item of a list that is null stays."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
 def schema_faults(validator: Draft202012Validator, value: object) -> tuple[Malformed, ...]:
     """Return everything about ``value`` that its schema forbids; paths as findings write them.
 
