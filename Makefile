@@ -10,7 +10,7 @@ PROBE_PORT ?= 8080
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types imports format check chart controlplane e2e oracle bench bench-ledger bench-feeds proof soak image clean lock
+.PHONY: help run test lint types imports format check chart controlplane e2e oracle bench bench-ledger bench-feeds bench-checkpoint proof soak image clean lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench: $(INSTALLED) ## measure the webhooks against an empty handler on the same
 
 bench-ledger: $(INSTALLED) ## measure the ledger at 10,000 nodes
 	$(BIN)/python tests/bench/ledger_bench.py
+
+bench-checkpoint: $(INSTALLED) ## measure size, write rate and recall of the checkpoint at 100,000 places
+	$(BIN)/python tests/bench/checkpoint_bench.py
 
 bench-feeds: $(INSTALLED) ## measure how fast 50,000 pods on 5,000 nodes are listed into the ledger
 	$(BIN)/python tests/bench/feeds_bench.py

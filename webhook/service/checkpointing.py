@@ -17,7 +17,7 @@ from structlog.typing import FilteringBoundLogger
 
 from webhook.cluster.checkpoints import MOST_BLOB_BYTES
 from webhook.cluster.errors import ClusterError
-from webhook.core.ledger.events import Recalled
+from webhook.core.ledger.events import Recalled, RecalledPlace
 from webhook.core.ledger.records import Certainty, Entry, EntryState, NodeView
 from webhook.core.occupancy import holds_nothing
 from webhook.service.logs import fault_text
@@ -132,22 +132,24 @@ class Checkpoint:
 
 def recalled(blobs: Iterable[bytes], entries: Iterable[Entry]) -> tuple[tuple[Recalled, ...], tuple[str, ...]]:
     """Return the events that give guessed pods the places which ``blobs`` tell, and what was wrong with blobs."""
-    known: dict[tuple[str, bytes], SavedPlace] = {}
+    known: dict[str, tuple[SavedPlace, ...]] = {}
     problems: list[str] = []
     for blob in blobs:
         try:
-            _, nodes = unseal(blob)
+            known.update(unseal(blob)[1])
         except CheckpointError as error:
             problems.append(str(error))
-            continue
-        known.update({(node, place.digest): place for node, places in nodes.items() for place in places})
+    guessed: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.node in known and entry.certainty is Certainty.GUESSED and entry.state is EntryState.BOUND:
+            guessed.setdefault(entry.node, []).append(entry.uid)
     events: list[Recalled] = []
-    for entry in entries if known else ():
-        if entry.state is not EntryState.BOUND or entry.certainty is not Certainty.GUESSED:
-            continue
-        place = known.get((entry.node, digest_of(entry.uid)))
-        if place is not None:
-            events.append(Recalled(entry.uid, entry.node, place.cpus, place.devices))
+    for node, uids in guessed.items():
+        by_digest = {place.digest: place for place in known[node]}
+        found = ((uid, by_digest.get(digest_of(uid))) for uid in uids)
+        places = tuple(RecalledPlace(uid, place.cpus, place.devices) for uid, place in found if place is not None)
+        if places:
+            events.append(Recalled(node, places))
     return tuple(events), tuple(problems)
 
 

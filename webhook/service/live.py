@@ -190,8 +190,9 @@ def _recall(checkpointing: Checkpointing, book: Book, log: FilteringBoundLogger)
         for problem in problems:
             log.warning("checkpoint", problem=f"A part of it is not used: {problem}.")
         if events:
-            checkpointing.counts.recalled_places += len(events)
-            log.info("recalled", places=len(events))
+            count = sum(len(event.places) for event in events)
+            checkpointing.counts.recalled_places += count
+            log.info("recalled", places=count)
         return events
     return ()
 

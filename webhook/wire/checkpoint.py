@@ -107,24 +107,30 @@ class _Reader:
 
     def _pods(self, resources: tuple[str, ...]) -> tuple[SavedPlace, ...]:
         return tuple(
-            SavedPlace(self._take(_DIGEST_BYTES), self._ranges(), tuple((name, self._ranges()) for name in resources))
+            SavedPlace(self._take(_DIGEST_BYTES), self._ranges(), tuple([(name, self._ranges()) for name in resources]))
             for _ in range(self._count())
         )
 
     def _take(self, count: int) -> bytes:
-        piece = self._body[self._at : self._at + count]
+        at = self._at
+        piece = self._body[at : at + count]
         if len(piece) < count:
             raise CheckpointError("it ends too early")
-        self._at += count
+        self._at = at + count
         return piece
 
     def _varint(self) -> int:
+        body, at = self._body, self._at
         value = shift = 0
         while True:
-            byte = self._take(1)[0]
-            value |= (byte & 0x7F) << shift
+            if at >= len(body):
+                raise CheckpointError("it ends too early")
+            byte = body[at]
+            at += 1
             if byte < 0x80:
-                return value
+                self._at = at
+                return value | byte << shift
+            value |= (byte & 0x7F) << shift
             shift += 7
             if shift > 28:
                 raise CheckpointError("a number is too long")

@@ -188,11 +188,13 @@ class Walk:
     def recall(self) -> None:
         """A checkpoint speaks."""
         if self.pods:
-            pod = self.pods[self.random.choice(sorted(self.pods))]
-            place = random_confirmed(self.random, pod.demand)
-            if place is not None:
-                node = pod.node_name or "n0"
-                self.apply(events.Recalled(pod.uid, node, place.cpus or 0, place.devices))
+            node = self.pods[self.random.choice(sorted(self.pods))].node_name or "n0"
+            places = [
+                events.RecalledPlace(pod.uid, place.cpus or 0, place.devices)
+                for pod in self.pods.values()
+                if pod.node_name in {node, ""} and (place := random_confirmed(self.random, pod.demand)) is not None
+            ]
+            self.apply(events.Recalled(node, tuple(places)))
 
     def report(self) -> None:
         """A node counts what it gave out, or somebody says that it did."""

@@ -91,6 +91,13 @@ def ledger(*records: NodeRecord) -> Ledger:
     return made
 
 
+def recalled(node, *places):
+    """Return what a checkpoint tells of a node; each place is (UID, CPUs, devices)."""
+    from webhook.core.ledger.events import Recalled, RecalledPlace  # noqa: PLC0415 - as above
+
+    return Recalled(node, tuple(RecalledPlace(*place) for place in places))
+
+
 # --- random clusters ---
 
 POLICIES = (

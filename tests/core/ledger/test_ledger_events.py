@@ -4,7 +4,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from ledger_world import GPU, demand, ledger, machine, node, pod
+from ledger_world import GPU, demand, ledger, machine, node, pod, recalled
 
 from webhook.core.ledger import events
 from webhook.core.ledger.records import AllocatorKind, Certainty, Confirmed, Eligibility, EntryState
@@ -383,30 +383,40 @@ def test_a_checkpoint_recalls_places_whatever_was_guessed_there():
     for uid in ("p1", "p2"):
         seen(made, pod(uid, FOUR_GPUS, node_name="n1"), is_history=True)
     assert [entry.holding.devices for entry in made.views["n1"].bound] == [(0x0F,), (0xF0,)]
-    made.apply(events.Recalled("p1", "n1", 0b11 << 9, ((GPU, 0xF0),)), 1.0)
-    made.apply(events.Recalled("p2", "n1", 0b11 << 1, ((GPU, 0x0F),)), 1.0)
+    made.apply(recalled("n1", ("p1", 0b11 << 9, ((GPU, 0xF0),)), ("p2", 0b11 << 1, ((GPU, 0x0F),))), 1.0)
     assert [entry.holding.devices for entry in made.views["n1"].bound] == [(0xF0,), (0x0F,)]
     assert [entry.certainty for entry in made.views["n1"].bound] == [Certainty.REPLAYED] * 2
     assert not made.views["n1"].is_guessed
 
 
+def test_of_two_places_of_a_checkpoint_that_overlap_the_first_stands():
+    """Parts of two moments of a node; the other pod stays a guess beside it."""
+    made = ledger(node("n1", TWO_BY_FOUR))
+    for uid in ("p1", "p2"):
+        seen(made, pod(uid, FOUR_GPUS, node_name="n1"), is_history=True)
+    made.apply(recalled("n1", *((uid, 0b11 << 9, ((GPU, 0xF0),)) for uid in ("p1", "p2"))), 1.0)
+    first, second = made.views["n1"].bound
+    assert (first.certainty, first.holding.devices) == (Certainty.REPLAYED, (0xF0,))
+    assert (second.certainty, second.holding.devices) == (Certainty.GUESSED, (0x0F,))
+
+
 @pytest.mark.parametrize(
-    "recalled",
+    "event",
     [
-        pytest.param(events.Recalled("p1", "n1", 0, ((GPU, 0xFF),)), id="more than the pod asks for"),
-        pytest.param(events.Recalled("p1", "n1", 0, ((GPU, 0x0F),)), id="what is confirmed of another"),
-        pytest.param(events.Recalled("p9", "n1", 0, ((GPU, 0xF0),)), id="a pod that is not there"),
-        pytest.param(events.Recalled("p1", "n9", 0, ((GPU, 0xF0),)), id="a node that is not there"),
-        pytest.param(events.Recalled("p2", "n1", 0, ((GPU, 0xF0),)), id="a pod whose place is confirmed"),
+        pytest.param(recalled("n1", ("p1", 0, ((GPU, 0xFF),))), id="more than the pod asks for"),
+        pytest.param(recalled("n1", ("p1", 0, ((GPU, 0x0F),))), id="what is confirmed of another"),
+        pytest.param(recalled("n1", ("p9", 0, ((GPU, 0xF0),))), id="a pod that is not there"),
+        pytest.param(recalled("n9", ("p1", 0, ((GPU, 0xF0),))), id="a node that is not there"),
+        pytest.param(recalled("n1", ("p2", 0, ((GPU, 0xF0),))), id="a pod whose place is confirmed"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_right_is_not_believed(recalled):
+def test_a_checkpoint_that_cannot_be_right_is_not_believed(event):
     """A checkpoint may be older than the cluster."""
     made = ledger(node("n1", TWO_BY_FOUR))
     seen(made, pod("p1", FOUR_GPUS, node_name="n1"), is_history=True)
     seen(made, pod("p2", FOUR_GPUS, node_name="n1", confirmed=Confirmed(0b110, ((GPU, 0x0F),))))
     before = made.content()
-    made.apply(recalled, 1.0)
+    made.apply(event, 1.0)
     assert made.content() == before
 
 

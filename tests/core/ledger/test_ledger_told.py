@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from ledger_world import GPU, demand, ledger, machine, node, pod
+from ledger_world import GPU, demand, ledger, machine, node, pod, recalled
 
 from webhook.core.ledger import events
 from webhook.core.ledger.ledger import Ledger
@@ -58,17 +58,17 @@ def test_a_source_of_cpus_alone_beside_a_replayed_place(cpus, certainty, devices
 
 
 @pytest.mark.parametrize(
-    ("recalled", "certainty"),
+    ("event", "certainty"),
     [
-        pytest.param(events.Recalled("p1", "n1", 0b11 << 9, ((GPU, 0xF0),)), Certainty.REPLAYED, id="as told"),
-        pytest.param(events.Recalled("p1", "n1", 0b11 << 1, ((GPU, 0x0F),)), Certainty.GUESSED, id="otherwise"),
+        pytest.param(recalled("n1", ("p1", 0b11 << 9, ((GPU, 0xF0),))), Certainty.REPLAYED, id="as told"),
+        pytest.param(recalled("n1", ("p1", 0b11 << 1, ((GPU, 0x0F),))), Certainty.GUESSED, id="otherwise"),
     ],
 )
-def test_a_checkpoint_completes_what_is_told_in_part(recalled, certainty):
+def test_a_checkpoint_completes_what_is_told_in_part(event, certainty):
     """After a restart the node tells the CPUs and the checkpoint the devices; where they disagree the node is right."""
     made = ledger(node("n1", TWO_BY_FOUR))
     seen(made, pod("p1", FOUR_GPUS, node_name="n1", confirmed=CPUS_ON_ONE), is_history=True)
-    made.apply(recalled, 1.0)
+    made.apply(event, 1.0)
     entry = made.entries["p1"]
     assert (entry.certainty, entry.holding) == (certainty, Holding(0b11 << 9, (0xF0,)))
 

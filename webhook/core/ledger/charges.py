@@ -1,10 +1,11 @@
 """One node's account: charging pods to it and discharging them, as functions from ``NodeView`` to ``NodeView``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.core.demand import PodDemand
+from webhook.core.ledger.events import RecalledPlace
 from webhook.core.ledger.holdings import Told, held_alone, holding_on, is_within, same_places, told
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeRecord, NodeView, PodRecord
 from webhook.core.machine import Machine, NodeState
@@ -142,28 +143,35 @@ class Charges:
             is_reported=view.is_reported,
         )
 
-    def recall(self, view: NodeView, uid: str, cpus: int, devices: tuple[tuple[str, int], ...]) -> NodeView:
-        """Return the account with the place that a checkpoint remembers; it beats guesses and nothing else."""
+    def recall(self, view: NodeView, places: Iterable[RecalledPlace]) -> NodeView:
+        """Return the account with the places that a checkpoint remembers; they beat guesses and nothing else."""
         machine = view.record.machine
-        entry = next((entry for entry in view.bound if entry.uid == uid), None)
-        if machine is None or entry is None or entry.certainty is not Certainty.GUESSED or view.is_doubted:
+        if machine is None or view.is_doubted:
             return view
-        holding = holding_on(machine, cpus, devices)
-        if holding is None or not is_within(machine, holding, entry.pod.demand):
+        remembered = {place.uid: place for place in places}
+        sure = [entry.holding for entry in view.bound if entry.certainty is not Certainty.GUESSED]
+        recalled: dict[str, Entry] = {}
+        for entry in view.bound:
+            place = remembered.get(entry.uid)
+            if place is None or entry.certainty is not Certainty.GUESSED:
+                continue
+            holding = holding_on(machine, place.cpus, place.devices)
+            if holding is None or not is_within(machine, holding, entry.pod.demand):
+                continue
+            known = told(view.record, entry.pod)
+            if (known is not None and not known.agrees(holding)) or any(_overlap(holding, other) for other in sure):
+                continue
+            if view.record.allocator is AllocatorKind.SCHEDULER:
+                holding = replace(holding, cpuset=holding.cpus)
+            certainty = Certainty.REPLAYED
+            if entry.holding is not None and entry.holding.memory:  # which a checkpoint does not remember
+                holding, certainty = replace(holding, memory=entry.holding.memory), Certainty.GUESSED
+            recalled[entry.uid] = replace(entry, holding=holding, places=(), certainty=certainty)
+            sure.append(holding)
+        if not recalled:
             return view
-        known = told(view.record, entry.pod)
-        if known is not None and not known.agrees(holding):
-            return view
-        if view.record.allocator is AllocatorKind.SCHEDULER:
-            holding = replace(holding, cpuset=holding.cpus)
-        sure = (other for other in view.bound if other.uid != uid and other.certainty is not Certainty.GUESSED)
-        if any(_overlap(holding, other.holding) for other in sure):
-            return view
-        certainty = Certainty.REPLAYED
-        if entry.holding is not None and entry.holding.memory:  # which a checkpoint does not remember
-            holding, certainty = replace(holding, memory=entry.holding.memory), Certainty.GUESSED
-        recalled = replace(entry, holding=holding, places=(), certainty=certainty)
-        return self.rebuild(view, view.record, view.since_seconds, self.amend(view, recalled).bound)
+        bound = tuple(recalled.get(entry.uid, entry) for entry in view.bound)
+        return self.rebuild(view, view.record, view.since_seconds, bound)
 
     def doubt(self, view: NodeView) -> NodeView:
         """Return the account with every unconfirmed place on it turned into a guess."""

@@ -99,13 +99,20 @@ class Diverged:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
-    """A checkpoint tells the place that a bound pod had before a restart: it was replayed then."""
+class RecalledPlace:
+    """What one pod held before a restart."""
 
     uid: str
-    node: str
     cpus: int
     devices: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A checkpoint tells the places that bound pods of a node had before a restart: they were replayed then."""
+
+    node: str
+    places: tuple[RecalledPlace, ...]
 
 
 @dataclass(frozen=True, slots=True)

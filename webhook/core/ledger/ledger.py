@@ -140,7 +140,7 @@ class Ledger:
             case events.Recalled():
                 view = self._accounts.views.get(event.node)
                 if view is not None:
-                    recalled = self.charges.recall(self._accounts.single(view), event.uid, event.cpus, event.devices)
+                    recalled = self.charges.recall(self._accounts.single(view), event.places)
                     self._accounts.settle(recalled)
             case events.Reported():
                 view = self._accounts.views.get(event.node)
