@@ -34,7 +34,7 @@ class Hollow:
     running: Running
 
     def lines(self, event: str) -> list[dict[str, Any]]:
-        """What it has said so far: events `ready`, `refused`, `admitted` (where asked for) and `metrics`."""
+        """What it has said so far: events `ready`, `refused`, `lost`, `admitted` (where asked for), `metrics`."""
         text = self.running.log.read_text()
         said = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line.startswith("{")]
         return [line for line in said if line["event"] == event]

@@ -14,6 +14,10 @@ const (
 	RunSecondsAnnotation = "hollow.numa-admission/run-seconds"
 	// UnhealthyAnnotation on a Node: JSON {resource: [device id]}, those are ill.
 	UnhealthyAnnotation = "hollow.numa-admission/unhealthy"
+	// UnpluggedAnnotation on a Node: JSON [resource], their plugins list no device.
+	UnpluggedAnnotation = "hollow.numa-admission/unplugged"
+	// BootAnnotation on a Node: each new value is a reboot of the machine.
+	BootAnnotation = "hollow.numa-admission/boot"
 )
 
 // rejected is the status of rejectPod in the kubelet.
@@ -43,6 +47,15 @@ func running(pod *v1.Pod, hostIP, podIP string) v1.PodStatus {
 	for i := range pod.Spec.Containers {
 		state := v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: *started}}
 		status.ContainerStatuses = append(status.ContainerStatuses, containerStatus(pod, &pod.Spec.Containers[i], state, true))
+	}
+	return status
+}
+
+// restarted is the status of a pod whose machine has been rebooted so many times.
+func restarted(pod *v1.Pod, ip string, boots int32) v1.PodStatus {
+	status := running(pod, ip, ip)
+	for i := range status.ContainerStatuses {
+		status.ContainerStatuses[i].RestartCount = boots
 	}
 	return status
 }

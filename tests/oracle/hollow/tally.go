@@ -40,8 +40,18 @@ func (t *tally) decided(node string, pod *v1.Pod, admitted bool, reason, message
 	if admitted {
 		name = "admitted"
 	}
+	t.judged(name, node, pod, reason, message)
+}
+
+// lost is a pod that ran and that the kubelet refused after a reboot.
+func (t *tally) lost(node string, pod *v1.Pod, reason, message string) {
+	t.add(func() { t.judged("lost", node, pod, reason, message) })
+}
+
+// judged writes the line of one verdict; the lock is held.
+func (t *tally) judged(event, node string, pod *v1.Pod, reason, message string) {
 	t.line(map[string]any{
-		"event": name, "time": time.Now().UTC().Format(time.RFC3339Nano), "node": node, "pod": pod.Namespace + "/" + pod.Name, "uid": pod.UID,
+		"event": event, "time": time.Now().UTC().Format(time.RFC3339Nano), "node": node, "pod": pod.Namespace + "/" + pod.Name, "uid": pod.UID,
 		"reason": reason, "message": message,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,8 @@ type worker struct {
 
 	pods      map[types.UID]*pod
 	unhealthy string // the annotation as last applied
+	unplugged string // likewise
+	boot      string // likewise
 }
 
 // event is something for the worker: exactly one field is set.
@@ -54,8 +57,9 @@ type pod struct {
 	object   *v1.Pod
 	admitted bool // active: holds resources
 	stopping bool
-	ended    bool // terminal status written
-	deadline bool // the pending timer is activeDeadlineSeconds
+	ended    bool  // terminal status written
+	deadline bool  // the pending timer is activeDeadlineSeconds
+	boots    int32 // how often its containers were started anew
 	timer    *time.Timer
 }
 
@@ -91,7 +95,7 @@ func (w *worker) handle(ctx context.Context, batch []event) {
 	for _, e := range batch {
 		switch {
 		case e.node != nil:
-			w.nodeChanged(e.node)
+			w.nodeChanged(ctx, e.node)
 		case e.report:
 			w.reporter.submit(ctx, topologyObject(w.name, w.machine, w.kubelet.NUMAUse()))
 		case e.gone != "":
@@ -240,25 +244,78 @@ func (w *worker) release(p *pod) {
 	w.changed()
 }
 
-// nodeChanged takes over labels and taints, and the devices that are said to be ill.
-func (w *worker) nodeChanged(node *v1.Node) {
+// nodeChanged takes over labels and taints, and the devices that are said to be
+// ill or not there; then, where the Node says so, the machine is rebooted.
+func (w *worker) nodeChanged(ctx context.Context, node *v1.Node) {
 	w.kubelet.SetNode(node)
-	text := node.Annotations[UnhealthyAnnotation]
-	if text == w.unhealthy {
-		return
+	if w.setDevices(node.Annotations[UnhealthyAnnotation], node.Annotations[UnpluggedAnnotation]) {
+		// Before any pod is judged, as a kubelet that starts does.
+		w.api.writeNodeStatus(ctx, w.kubelet.Node())
+		w.changed()
 	}
-	w.unhealthy = text
-	ill := map[string][]string{}
-	if text != "" && json.Unmarshal([]byte(text), &ill) != nil {
-		return
+	if boot := node.Annotations[BootAnnotation]; boot != "" && boot != w.boot {
+		w.boot = boot
+		w.reboot(ctx)
+		w.changed()
+	}
+}
+
+// setDevices applies both annotations; it reports whether one of them is new and can be read.
+func (w *worker) setDevices(unhealthy, unplugged string) bool {
+	if unhealthy == w.unhealthy && unplugged == w.unplugged {
+		return false
+	}
+	w.unhealthy, w.unplugged = unhealthy, unplugged
+	ill, missing := map[string][]string{}, []string{}
+	if unhealthy != "" && json.Unmarshal([]byte(unhealthy), &ill) != nil {
+		return false
+	}
+	if unplugged != "" && json.Unmarshal([]byte(unplugged), &missing) != nil {
+		return false
 	}
 	for _, resource := range slices.Sorted(maps.Keys(w.machine.Devices)) {
 		devices := slices.Clone(w.machine.Devices[resource])
 		for i := range devices {
 			devices[i].Healthy = devices[i].Healthy && !slices.Contains(ill[resource], devices[i].ID)
 		}
+		if slices.Contains(missing, resource) {
+			devices = nil
+		}
 		_ = w.kubelet.SetDevices(resource, devices) // the resource is the machine's own
 	}
-	w.api.writeNodeStatus(context.Background(), w.kubelet.Node())
-	w.changed()
+	return true
+}
+
+// reboot starts every container anew: the kubelet judges its pods once more, in the
+// order of their creation, and those that it refuses now have failed for good.
+func (w *worker) reboot(ctx context.Context) {
+	var active []*pod
+	for _, known := range w.pods {
+		if known.admitted && !known.stopping {
+			active = append(active, known)
+		}
+	}
+	slices.SortFunc(active, func(a, b *pod) int {
+		if order := a.object.CreationTimestamp.Compare(b.object.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(string(a.object.UID), string(b.object.UID))
+	})
+	for _, known := range active {
+		uid := string(known.object.UID)
+		admitted, reason, message := w.kubelet.Readmit(uid)
+		if admitted {
+			known.boots++
+			w.api.writeStatus(ctx, known.object, restarted(known.object, w.ip, known.boots))
+			w.kubelet.Start(uid)
+			continue
+		}
+		w.tally.lost(w.name, known.object, reason, message)
+		known.ended = true
+		w.release(known)
+		w.api.writeStatus(ctx, known.object, rejected(reason, message))
+		if w.options.Events {
+			w.api.warn(ctx, w.name, known.object, reason, message)
+		}
+	}
 }

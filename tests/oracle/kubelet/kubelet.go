@@ -174,6 +174,19 @@ func (k *Kubelet) Admit(pod *v1.Pod) (admitted bool, reason, message string) {
 	return admitted, reason, message
 }
 
+// Readmit judges an active pod anew, as a kubelet does when its machine has been
+// rebooted: what the managers wrote down of the pod outlives the boot, so it keeps
+// its place where its devices are there. A pod that is refused is not active any more.
+func (k *Kubelet) Readmit(uid string) (admitted bool, reason, message string) {
+	at := slices.IndexFunc(k.pods, func(pod *v1.Pod) bool { return string(pod.UID) == uid })
+	if at < 0 {
+		return false, "", "the pod is not active"
+	}
+	pod := k.pods[at]
+	k.pods = slices.Delete(slices.Clone(k.pods), at, at+1)
+	return k.Admit(pod)
+}
+
 // Remove makes a pod inactive (deleted or terminal). What it held comes back at
 // the next admission, by the managers' own removal of stale state. It reports
 // whether the pod was active.
