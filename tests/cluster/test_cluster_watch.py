@@ -1,5 +1,6 @@
 """List and watch against an API server that does everything real ones do to a client."""
 
+import socket
 import threading
 import time
 from contextlib import ExitStack
@@ -7,7 +8,11 @@ from dataclasses import replace
 
 import pytest
 from support.api_server import FakeApi, fake_api
-from support.feed_world import QUICK, watching
+from support.feed_world import QUICK, Kept, watching
+
+from webhook.cluster.client import Client
+from webhook.cluster.pulse import Pulse
+from webhook.cluster.watch import Watch, WatchLimits
 
 THINGS = "/apis/example.com/v1/things"
 
@@ -240,6 +245,39 @@ def test_a_server_that_is_away_for_a_while_is_resumed_without_a_list():
         with fake_api(port, api):
             api.wait_until(lambda: kept.names() == ["a", "b"])
             assert kept.lists == 1
+
+
+@pytest.mark.parametrize(
+    ("is_away", "longest"),
+    [
+        pytest.param(True, 1.0, id="nobody answers: asked again within a second"),
+        pytest.param(False, 8.0, id="answers that fail are an overload: less and less often"),
+    ],
+)
+def test_pauses_grow_by_what_is_wrong(is_away, longest):
+    """An API server that is back has pods bound at once: a feed that sleeps then leaves the guard blind."""
+    limits = WatchLimits(first_pause_seconds=0.5, longest_pause_seconds=8.0, longest_away_pause_seconds=1.0)
+    pauses = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 12:
+            watch.stop()
+
+    with fake_api() as (api, url):
+        api.status = 503
+        port = free_port() if is_away else int(url.rpartition(":")[2])
+        client = Client.of_server(f"http://127.0.0.1:{port}")
+        watch = Watch(client, THINGS, Kept(api), Pulse("things", lambda: 0.0), limits=limits, pause=pause)
+        watch.run()
+    assert longest / 2 <= max(pauses) <= longest
+    assert pauses[0] <= 0.5
+
+
+def free_port():
+    """A port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 def wait_for(condition, within_seconds=10.0):

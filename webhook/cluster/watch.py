@@ -51,6 +51,9 @@ class WatchLimits:
     """After this or up to twice as long the API server ends the watch, so that load spreads over its replicas."""
     first_pause_seconds: float = 0.5
     longest_pause_seconds: float = 10.0
+    longest_away_pause_seconds: float = 1.0
+    """While nobody answers at all: an API server that is back lets pods be created and bound at once, unseen by us
+    until we ask, and a connection that is refused costs nobody anything."""
     absent_pause_seconds: float = 15.0
     """How often a missing CRD is looked for."""
     tries_before_list: int = 3
@@ -111,6 +114,7 @@ class Watch:
         failures = answered_badly = 0
         while not self._stopped.is_set():
             before = self._version
+            is_away = False
             try:
                 self._step()
                 failures = answered_badly = 0
@@ -128,7 +132,8 @@ class Watch:
             except ClusterError as error:
                 self._pulse.lost(error)
                 # An API server that is away says nothing about our version; one that answers and fails may.
-                answered_badly += not isinstance(error, Unanswered) or getattr(error, "status", 0) != 0
+                is_away = isinstance(error, Unanswered) and getattr(error, "status", 0) == 0
+                answered_badly += not is_away
             except Exception as error:  # noqa: BLE001 - a feed that dies unseen is worse than any fault
                 self._version = ""
                 self._pulse.lost(error)
@@ -138,7 +143,7 @@ class Watch:
             failures += 1
             if answered_badly >= self._limits.tries_before_list:
                 self._version = ""
-            self._pause(self._pause_seconds(failures))
+            self._pause(self._pause_seconds(failures, is_away=is_away))
 
     def _step(self) -> None:
         """List if there is no version to resume from, then watch until that ends by itself."""
@@ -147,9 +152,10 @@ class Watch:
         if not self._stopped.is_set():
             self._watch()
 
-    def _pause_seconds(self, failures: int) -> float:
+    def _pause_seconds(self, failures: int, *, is_away: bool) -> float:
         doubled: float = self._limits.first_pause_seconds * (1 << min(failures - 1, 16))
-        longest = min(self._limits.longest_pause_seconds, doubled)
+        limit = self._limits.longest_away_pause_seconds if is_away else self._limits.longest_pause_seconds
+        longest = min(limit, doubled)
         return longest * self._jitter.uniform(0.5, 1.0)
 
     def _tell_absent(self, why: str) -> None:
