@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "oracle")]
 
 from controlplane.binaries import HELM, Binaries, locate  # noqa: E402 - the path is set above
 from controlplane.plane import ControlPlane  # noqa: E402 - as above
 from controlplane.starting import ALL_COMPONENTS, needed_programs, start  # noqa: E402 - as above
+from support_living import Living, living_cluster  # noqa: E402 - as above
 from support_pods import unique  # noqa: E402 - as above
 from support_release import Release  # noqa: E402 - as above
 from support_server import WebhookServer, running_server  # noqa: E402 - as above
@@ -59,6 +60,13 @@ def control_plane(control_plane_binaries: Binaries, tmp_path_factory: pytest.Tem
     """Real etcd, kube-apiserver, controllers and scheduler; tests share it, so each works in its own namespace."""
     with start(control_plane_binaries, tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def living(control_plane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
+    """A guarded cluster whose ledger the tests can look into; they share it, so each works on nodes of its own."""
+    with living_cluster(control_plane_binaries, tmp_path_factory.mktemp("living"), pools=60) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ import base64
 import json
 import re
 import ssl
-import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,16 +26,13 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import free_ports, wait_until
 from controlplane.settling import wait_for_webhooks
 from controlplane.starting import start
-from support_server import SERVING_NAMES, WebhookServer, registered, running_server
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
-
 from hollow_nodes import Hollow, OracleMissingError, hollow_nodes
+from support_server import SERVING_NAMES, WebhookServer, registered, running_server
+from support_truth import WITHIN_SECONDS, until
 
 GPU = "aliyun.com/gpu"
 CLASS_LABEL = "hollow.numa-admission/class"
 MACHINE_LABEL = {"machine": "two-by-four"}
-WITHIN_SECONDS = 60.0
 CLAIM_SECONDS = 5.0
 """How long a claim lives that no watch confirms (``CapacityRules.claim_seconds``)."""
 ADMISSION_ERRORS = {"TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError"}
@@ -88,32 +84,17 @@ def settings_class() -> dict[str, Any]:
     }
 
 
-def until(condition: Callable[[], object], what: str, within_seconds: float = WITHIN_SECONDS) -> None:
-    """Wait for something outside; the limit is only there so that a fault ends."""
-    end = time.monotonic() + within_seconds
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.05)
-
-
-@dataclass
-class Guarded:
-    """The cluster; ``pool`` hands out nodes of one's own."""
+@dataclass(frozen=True)
+class Cluster:
+    """A control plane and hollow kubelets; ``pool`` hands out nodes of one's own."""
 
     plane: ControlPlane
     hollow: Hollow
-    server: WebhookServer
-    pools: Iterator[str] = field(default_factory=lambda: iter(()))
+    pools: Iterator[str]
 
     def pool(self) -> str:
         """The class label's value of a node that no other test uses."""
         return next(self.pools)
-
-    def log_lines(self, namespace: str) -> list[dict[str, Any]]:
-        """What our server has logged about a namespace."""
-        text = self.server.running.log.read_text()
-        said = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line.startswith("{")]
-        return [line for line in said if line.get("namespace") == namespace]
 
     def create(self, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
         """Create a pod as the admin, a person."""
@@ -156,6 +137,19 @@ class Guarded:
     def admission_errors(self) -> list[dict[str, Any]]:
         """The hollow kubelets' refusals that are NUMA's."""
         return [line for line in self.hollow.lines("refused") if line["reason"] in ADMISSION_ERRORS]
+
+
+@dataclass(frozen=True)
+class Guarded(Cluster):
+    """Such a cluster with our server as a process."""
+
+    server: WebhookServer
+
+    def log_lines(self, namespace: str) -> list[dict[str, Any]]:
+        """What our server has logged about a namespace."""
+        text = self.server.running.log.read_text()
+        said = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line.startswith("{")]
+        return [line for line in said if line.get("namespace") == namespace]
 
 
 def pod(name: str, pool: str, gpus: int, **more: Any) -> dict[str, Any]:
@@ -213,7 +207,7 @@ def guarded_cluster(
         server = stack.enter_context(running_server(server_folder, settings=text))
         wait_until(lambda: _is_ready(probes), what="readiness", within_seconds=WITHIN_SECONDS, running=server.running)
         stack.enter_context(registered(plane, server))
-        yield Guarded(plane, hollow, server, iter(names))
+        yield Guarded(plane, hollow, iter(names), server)
 
 
 def _is_ready(port: int) -> bool:

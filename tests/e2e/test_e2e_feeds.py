@@ -1,31 +1,18 @@
 """The feeds on a real API server with nodes that answer as kubelets do: in the end the ledger is what a list says."""
 
-import io
-import sys
-import time
 import uuid
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 from controlplane.starting import start
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
-
 from hollow_nodes import OracleMissingError, hollow_nodes
+from support_crds import TOPOLOGIES
+from support_truth import converges, fed, until
 
-from webhook.cluster.client import Client
-from webhook.core.capacity import CapacityRules
-from webhook.core.kubelet import KubeletAllocator
-from webhook.core.ledger.ledger import Ledger
-from webhook.core.ledger.records import AllocatorKind, Certainty
-from webhook.service.book import Book
-from webhook.service.feeding import Feeding
-from webhook.service.logs import open_log
+from webhook.core.ledger.records import Certainty
 
 GPU = "aliyun.com/gpu"
 MERGE = "application/merge-patch+json"
-WITHIN_SECONDS = 60.0
 
 CLASSES = {
     "classes": [
@@ -51,80 +38,6 @@ CLASSES = {
     ]
 }
 
-TOPOLOGY_CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "noderesourcetopologies.topology.node.k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
-    },
-    "spec": {
-        "group": "topology.node.k8s.io",
-        "scope": "Cluster",
-        "names": {
-            "kind": "NodeResourceTopology",
-            "plural": "noderesourcetopologies",
-            "singular": "noderesourcetopology",
-            "listKind": "NodeResourceTopologyList",
-        },
-        "versions": [
-            {
-                "name": "v1alpha2",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-
-
-class Fed:
-    """A book and its feeds."""
-
-    def __init__(self, plane):
-        self.book = Book(Ledger({AllocatorKind.KUBELET: KubeletAllocator()}), CapacityRules(), time.time, str)
-        client = Client.from_environment(plane.kubeconfig())
-        self.feeding = Feeding(client, self.book, open_log(io.BytesIO(), "error"))
-
-    def facts(self):
-        """What no history decides: nodes, plain counts, who is bound where, and each pod's record."""
-        snapshot = self.book.snapshot()
-        nodes = {
-            name: (
-                view.record,
-                {resource: amount for resource, amount in view.bound_totals.items() if amount},
-                sorted(entry.uid for entry in view.bound),
-            )
-            for name, view in snapshot.views.items()
-        }
-        # A change that says nothing new is not taken over, so the version may lag behind.
-        pods = {uid: _without_version(entry.pod) for uid, entry in snapshot.entries.items()}
-        return nodes, pods
-
-
-def _without_version(pod):
-    return {name: getattr(pod, name) for name in pod.__slots__ if name != "resource_version"}
-
-
-@contextmanager
-def fed(plane):
-    world = Fed(plane)
-    world.feeding.start()
-    try:
-        until(lambda: world.feeding.freshness.trust() == "", "the feeds to be synced")
-        yield world
-    finally:
-        world.feeding.stop()
-
-
-def until(condition, what):
-    """Wait for something outside."""
-    end = time.monotonic() + WITHIN_SECONDS
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.05)
-
 
 @pytest.fixture(scope="module")
 def cluster(control_plane_binaries, tmp_path_factory):
@@ -132,7 +45,7 @@ def cluster(control_plane_binaries, tmp_path_factory):
     folder = tmp_path_factory.mktemp("feeds")
     with ExitStack() as stack:
         plane = stack.enter_context(start(control_plane_binaries, folder))
-        plane.api("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", TOPOLOGY_CRD).wanted()
+        TOPOLOGIES.install(plane)
         flags = ["--topologies", "--topology-delay", "500ms"]
         try:
             stack.enter_context(hollow_nodes(plane.kubeconfig(), CLASSES, folder, flags))
@@ -160,14 +73,7 @@ def _machines(world):
 def converged(cluster):
     """Wait until the ledger that lived through it all holds what one holds that has just been started."""
     plane, world = cluster
-    with fed(plane) as fresh:
-        end = time.monotonic() + WITHIN_SECONDS
-        while world.facts() != fresh.facts():
-            if time.monotonic() > end:
-                assert world.facts() == fresh.facts()
-            time.sleep(0.1)
-    for view in world.book.snapshot().views.values():
-        assert all(amount >= 0 for amount in view.bound_totals.values())
+    converges(plane, world.book)
 
 
 def create(plane, space, name, *, gpus=2, node="", **spec):

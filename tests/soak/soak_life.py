@@ -1,27 +1,35 @@
 """Random life in a cluster: pods and workloads that come and go in every way, and nodes that change."""
 
 import random
+import time
 from collections import Counter
 from http.client import HTTPException
 from typing import Any
 
-from controlplane.client import MERGE_PATCH, Answer
+from controlplane.client import Answer, ApiError
 from controlplane.plane import ControlPlane
+from support_crds import DEVICES, gpus
 from support_guarded import CLASS_LABEL, GPU, MACHINE_LABEL, spec, workload
+from support_nodes import Node
 
 MOST_PODS = 60
 """Stored at a time: about twice what runs on the soak's nodes."""
+QUIET_SECONDS = 2.0
+"""From one stage of a reboot to the next: the bindings that were on their way when the node was closed have arrived."""
 
 
 class Life:
     """One step after the other; what cannot be done (the pod has just gone) is no fault."""
 
-    def __init__(self, plane: ControlPlane, space: str, nodes: list[str], seed: int) -> None:
+    def __init__(self, plane: ControlPlane, space: str, nodes: list[Node], seed: int) -> None:
         self._plane = plane
         self._space = space
         self._nodes = nodes
         self._random = random.Random(seed)
         self._count = 0
+        self._stages: dict[str, tuple[int, float]] = {}
+        """How far each node's reboot has come, and since when."""
+        self.reboots = 0
         self.done: Counter[str] = Counter()
         """What was done how often, by name and HTTP status."""
 
@@ -37,12 +45,14 @@ class Life:
             self._evict: 3,
             self._end_workload: 1,
             self._change_node: 1,
+            self._boot: 2,
+            self._device: 1,
             self._guest: 1,
         }
         (step,) = self._random.choices(list(steps), list(steps.values()))
         try:
             answer = step()
-        except (OSError, HTTPException):
+        except (OSError, HTTPException, ApiError):
             self.done[f"{step.__name__} unanswered"] += 1
             return
         if answer is not None:
@@ -125,17 +135,44 @@ class Life:
         return self._plane.api("POST", f"{path}/eviction", body)
 
     def _change_node(self) -> Answer:
-        """Cordon a node, or let it in again, or label it."""
-        change: dict[str, Any] = self._random.choice(
-            [
-                {"spec": {"unschedulable": True}},
-                {"spec": {"unschedulable": None}},
-                {"spec": {"unschedulable": None}},
-                {"metadata": {"labels": {"soak": str(self._random.randint(0, 3))}}},
-            ]
-        )
-        path = f"/api/v1/nodes/{self._random.choice(self._nodes)}"
-        return self._plane.api("PATCH", path, change, content_type=MERGE_PATCH)
+        """Cordon a node, or let it in again, or label it; one that is being rebooted stays closed."""
+        node = self._random.choice(self._nodes)
+        action = self._random.choice(["close", "open", "open", "label"])
+        if action == "label" or node.name in self._stages:
+            return node.label({"soak": str(self._random.randint(0, 3))})
+        return node.cordon(is_closed=action == "close")
+
+    def _boot(self) -> Answer | None:
+        """Take one node a stage further: closed, away and booted, back, its device plugin there, open.
+
+        A plugin that is late costs the pods that ran, never those that come: nothing is sent there meanwhile.
+        """
+        node = self._random.choice(self._nodes)
+        stage, since = self._stages.get(node.name, (0, 0.0))
+        if time.monotonic() - since < QUIET_SECONDS:
+            return None
+        answer = [
+            lambda: node.cordon(is_closed=True),
+            lambda: node.say_ready(is_ready=False),
+            lambda: node.reboot(unplugged=self._random.choice([(), (GPU,)])),
+            lambda: node.say_ready(is_ready=True),
+            node.plug,
+            lambda: node.cordon(is_closed=False),
+        ][stage]()
+        if answer.status == 200:
+            self.reboots += stage == 2
+            self._stages[node.name] = (stage + 1, time.monotonic())
+            if stage == 5:
+                del self._stages[node.name]
+        return answer
+
+    def _device(self) -> Answer | None:
+        """Store a node's Device, all of it well or an ill GPU in it (which its kubelet gives out all the same)."""
+        node = self._random.choice(self._nodes)
+        if DEVICES.get(self._plane, node.name) is not None and self._random.random() < 0.3:
+            return self._plane.api("DELETE", DEVICES.path(node.name))
+        DEVICES.put(self._plane, node.name, gpus(healthy=range(self._random.choice([8, 8, 7]))))
+        return None
 
     def _guest(self) -> Answer:
         """A node without a kubelet that comes and goes; nothing is sent there, for nobody would answer."""
