@@ -134,6 +134,21 @@ CASES = {
     "certificate-refused-for-a-moment": Case(
         "NumaAdmissionCertificateRefused", {gauge("certificate_refused", 'pod="a"'): "0x5 1x3 0x10"}, 10
     ),
+    "settings-refused": Case(
+        "NumaAdmissionSettingsRefused",
+        {gauge("settings_reload_failed", 'pod="a"'): "0x20", gauge("settings_reload_failed", 'pod="b"'): "1x20"},
+        5,
+        labels=[{}],
+    ),
+    "settings-refused-and-put-right": Case(
+        "NumaAdmissionSettingsRefused", {gauge("settings_reload_failed", 'pod="a"'): "0x5 1x1 0x20"}, 10
+    ),
+    "settings-need-a-restart": Case(
+        "NumaAdmissionSettingsNeedRestart", {gauge("settings_restart_needed"): "1x30"}, 20, labels=[{}]
+    ),
+    "settings-need-a-restart-while-the-pods-roll": Case(
+        "NumaAdmissionSettingsNeedRestart", {gauge("settings_restart_needed"): "1x5 0x30"}, 20
+    ),
     "no-fresh-ledger": Case(
         "NumaAdmissionLedgerBlind",
         {gauge("ledger_trust", f'pod="{pod}",state="fresh"'): "0x20" for pod in "ab"}

@@ -14,7 +14,8 @@ import urllib.request
 from pathlib import Path
 
 ACCOUNT = Path(os.environ.get("SERVICE_ACCOUNT_DIRECTORY", "/var/run/secrets/kubernetes.io/serviceaccount"))
-TRIES, PAUSE_SECONDS = 30, 2.0
+# A kubelet takes up to 90 s to bring changed settings to the servers.
+TRIES, PAUSE_SECONDS = 60, 2.0
 
 
 def create(server: str, namespace: str, annotations: dict[str, str]) -> tuple[int, str]:
