@@ -30,19 +30,6 @@ def test_policies_of_the_values_are_those_of_the_code() -> None:
     assert all(row["enabled"] for row in rows.values())
 
 
-def test_every_value_is_explained() -> None:
-    """Each key of the first two levels has a comment above it, beside it, or above the block it stands in."""
-    lines = (CHART / "values.yaml").read_text().splitlines()
-    top = [number for number, line in enumerate(lines) if line and line[0] not in "# }"]
-    unexplained = [
-        lines[number]
-        for number in top
-        if not lines[number - 1].startswith("#") and not lines[number + 1].lstrip().startswith("#")
-    ]
-    # The last names of a group share its comment.
-    assert unexplained == ['fullnameOverride: ""', "prometheusRule:"]
-
-
 def test_every_value_set_says_what_it_is_for() -> None:
     assert VALUE_SETS
     assert [path.name for path in VALUE_SETS if not path.read_text().startswith("# ")] == []
