@@ -9,6 +9,7 @@ from webhook.core.marks import Vocabulary, marked, speaks_of_a_policy
 from webhook.core.modes import Rules
 from webhook.core.pod import NodeLabels, Pod, Workload
 from webhook.core.reasons import FIELD_UNREADABLE
+from webhook.core.rules.added import added_containers
 from webhook.core.rules.node_labels import unknown_policies
 from webhook.core.rules.spec import spec_in
 from webhook.core.spelling import annotation_path
@@ -39,8 +40,10 @@ def judge_workload(
     before = {template.path: template.pod for template in old.templates} if old is not None else {}
     for template in workload.templates:
         if before.get(template.path) != template.pod:
+            cases = cases_of(template.pod, rules, stage)
             found.extend(
-                finding.moved_to(template.locate(finding.path)) for finding in pod_findings(template.pod, rules, stage)
+                finding.moved_to(template.locate(finding.path))
+                for finding in chain(case_findings(template.pod, cases), added_containers(template, cases))
             )
     if workload.malformed and any(carries_mark(template.pod, rules.vocabulary) for template in workload.templates):
         known = {fault.path for fault in old.malformed} if old is not None else set()

@@ -185,6 +185,8 @@ class PodTemplate:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """Where parts of the pod stand that are not below ``path``, by their path in the pod: ``metadata``, ``spec``, and
     single annotations and labels. Some kinds hold the pod spec inline, or hand their own annotations on to the pods."""
+    added: tuple[Container, ...] = ()
+    """What the kind's operator adds to each pod of the template, unless it is told otherwise."""
 
     def locate(self, path: str) -> str:
         """Return the path from the object's root of what stands at ``path`` in the pod."""

@@ -221,6 +221,12 @@ CPU_OVERHEAD_NOT_WHOLE: Final = _warning(
     "The pod's overhead has a fraction of a core.",
     "Choose a RuntimeClass whose overhead is in whole cores.",
 )
+CPU_ADDED_CONTAINER: Final = _warning(
+    "CPU_ADDED_CONTAINER",
+    Family.CPU,
+    "The operator of this kind adds a container that breaks the pod's CPU rules.",
+    "Tell the operator to add none, or one with whole cores and an equal limit.",
+)
 CPU_SUM_NOT_WHOLE: Final = _error(
     "CPU_SUM_NOT_WHOLE",
     Family.CPU,

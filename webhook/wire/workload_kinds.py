@@ -32,6 +32,20 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class AddedContainer:
+    """An init container that the kind's operator adds to each pod of a template, unless it is told otherwise."""
+
+    name: str
+    cpu: str
+    """What it asks for."""
+    cpu_limit: str
+    member: str = ""
+    """Only in the template that the path's last wildcard finds by this name; empty: in all."""
+    only_where: str = ""
+    """Path of a field without which it is not added."""
+
+
+@dataclass(frozen=True, slots=True)
 class TemplateRule:
     """Where a kind's pod templates stand."""
 
@@ -47,6 +61,7 @@ class TemplateRule:
     """Members of an inline pod spec that are a container each, besides those of ``containers``."""
     partial: bool = False
     """Whether another object or a patch fills in what the template leaves out (``Pod.is_partial``)."""
+    added: tuple[AddedContainer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

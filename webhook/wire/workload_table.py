@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Final
 
-from webhook.wire.workload_kinds import Count, KindTable, SurgeRule, TemplateRule, WorkloadKind
+from webhook.wire.workload_kinds import AddedContainer, Count, KindTable, SurgeRule, TemplateRule, WorkloadKind
 
 
 def _one(group: str, kind: str, counts: tuple[Count, ...], surge: SurgeRule | None = None) -> WorkloadKind:
@@ -25,9 +25,10 @@ def _job(prefix: str) -> Count:
     return Count(f"{prefix}.parallelism", at_most=f"{prefix}.completions")
 
 
-def _replica_specs(kind: str, field: str) -> WorkloadKind:
+def _replica_specs(kind: str, field: str, *added: AddedContainer) -> WorkloadKind:
     here = f"spec.{field}.*"
-    return WorkloadKind("kubeflow.org", kind, (_counted(f"{here}.template", Count(f"{here}.replicas")),))
+    rule = TemplateRule(f"{here}.template", (Count(f"{here}.replicas"),), added=added)
+    return WorkloadKind("kubeflow.org", kind, (rule,))
 
 
 def _mpi_replicas(name: str, default: int) -> TemplateRule:
@@ -56,7 +57,11 @@ def _ray(prefix: str) -> tuple[TemplateRule, ...]:
         _counted(f"{prefix}.headGroupSpec.template", Count()),
         # A group without replicas starts with minReplicas, which is 0 by default
         # (ray-project/kuberay:ray-operator/apis/ray/v1/raycluster_types.go).
-        _counted(f"{group}.template", Count(f"{group}.replicas", default=0), Count(f"{group}.numOfHosts")),
+        TemplateRule(
+            f"{group}.template",
+            (Count(f"{group}.replicas", default=0), Count(f"{group}.numOfHosts")),
+            added=(_WAITS_FOR_THE_HEAD,),
+        ),
     )
 
 
@@ -109,6 +114,13 @@ def _united(member: str) -> TemplateRule:
     return _counted(f"spec.template.{member}.spec.template", *_REPLICAS)
 
 
+# kubeflow/training-operator:pkg/controller.v1/pytorch/initcontainer.go (v1.8.1).
+_WAITS_FOR_THE_MASTER: Final = AddedContainer(
+    "init-pytorch", "50m", "100m", member="Worker", only_where="spec.pytorchReplicaSpecs.Master"
+)
+# ray-project/kuberay:ray-operator/controllers/ray/common/pod.go (v1.5.0).
+_WAITS_FOR_THE_HEAD: Final = AddedContainer("wait-gcs-ready", "200m", "200m")
+
 _REPLICAS: Final = (Count("spec.replicas"),)
 _CRON: Final = "spec.jobTemplate.spec"
 _KRUISE_CRON: Final = "spec.template.jobTemplate.spec"
@@ -128,7 +140,7 @@ STANDARD_ROWS: Final = (
     WorkloadKind("batch", "CronJob", (TemplateRule(f"{_CRON}.template", (_job(_CRON),)),)),
     _one("", "ReplicationController", _REPLICAS),
     WorkloadKind("", "PodTemplate", (TemplateRule("template"),)),
-    _replica_specs("PyTorchJob", "pytorchReplicaSpecs"),
+    _replica_specs("PyTorchJob", "pytorchReplicaSpecs", _WAITS_FOR_THE_MASTER),
     _replica_specs("TFJob", "tfReplicaSpecs"),
     _replica_specs("JAXJob", "jaxReplicaSpecs"),
     _replica_specs("XGBoostJob", "xgbReplicaSpecs"),

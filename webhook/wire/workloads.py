@@ -6,7 +6,7 @@ Nothing is raised for any JSON value: what is null or missing is no template, wh
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from webhook.core.pod import ContainerKind, Malformed, Pod, PodTemplate, Workload
+from webhook.core.pod import Container, ContainerKind, Malformed, Pod, PodTemplate, Workload
 from webhook.wire.numa_spec import NUMA_SPEC_HOMES, SpecHome
 from webhook.wire.pods import read_container, read_pod, read_pod_parts
 from webhook.wire.shapes import JsonMap, child, describe, keyed, read_count, read_list, read_map, read_text
@@ -50,7 +50,8 @@ def read_workload(
                 continue
             pod = _read_template(root, place.value, rule, namespace, homes)
             replicas = _replicas(root, rule.counts, place.keys, faults)
-            templates.append(PodTemplate(place.path, pod, replicas, _elsewhere(root, place, rule)))
+            added = tuple(_added(root, place, rule))
+            templates.append(PodTemplate(place.path, pod, replicas, _elsewhere(root, place, rule), added))
     first = templates[0].replicas if templates else None
     return Workload(
         group=row.group,
@@ -108,6 +109,17 @@ def _read_pod_of(root: JsonMap, raw: JsonMap, rule: TemplateRule, namespace: str
     faults = [*pod.malformed]
     further = [read_container(raw[name], ContainerKind.APP, child("spec", name), faults) for name in members]
     return replace(pod, containers=(*pod.containers, *further), malformed=tuple(faults))
+
+
+def _added(root: JsonMap, place: _Place, rule: TemplateRule) -> Iterator[Container]:
+    for each in rule.added:
+        if each.member and place.keys[-1:] != (each.member,):
+            continue
+        if each.only_where and _value_at(root, each.only_where, ()) is None:
+            continue
+        resources = {"requests": {"cpu": each.cpu}, "limits": {"cpu": each.cpu_limit}}
+        raw = {"name": each.name, "resources": resources}
+        yield read_container(raw, ContainerKind.INIT, "spec.initContainers", [])
 
 
 def _elsewhere(root: JsonMap, place: _Place, rule: TemplateRule) -> Mapping[str, str]:

@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -34,8 +35,9 @@ from webhook.core.dialects import KUBELET
 from webhook.core.findings import Finding
 from webhook.core.judge import judge_node, judge_pod, judge_workload
 from webhook.core.modes import Rules
+from webhook.core.pod import ContainerKind
 from webhook.core.rules.pinning import pinning_findings
-from webhook.wire.pods import read_pod
+from webhook.wire.pods import read_container, read_pod
 
 RULES = Rules()
 Findings = tuple[Finding, ...]
@@ -50,6 +52,14 @@ def create(name, **changes):
 def template(name, **changes):
     """Add a case: the same pod in a Deployment's template."""
     CASES[name] = lambda: judge_workload(workload(pod(**changes)), RULES)
+
+
+def beside(name, added):
+    """Add a case: the same pod in a template to whose pods an operator adds an init container."""
+    extra = read_container(added, ContainerKind.INIT, "spec.initContainers", [])
+    whole = workload(pod())
+    (one,) = whole.templates
+    CASES[name] = lambda: judge_workload(replace(whole, templates=(replace(one, added=(extra,)),)), RULES)
 
 
 def koordinator(name, stage=Stage.CREATE, **changes):
@@ -184,6 +194,10 @@ create(
 create("overhead of a fraction", spec={"overhead": {"cpu": "250m"}})
 
 # 5. GPU.
+beside(
+    "an operator's own container",
+    {"name": "waits", "resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}}},
+)
 create("no GPU", containers=[container(gpu=None)])
 create("the other resource", containers=[container(gpu_name="nvidia.com/gpu")])
 create("both resources", containers=[container(requests={"nvidia.com/gpu": "1"}, limits={"nvidia.com/gpu": "1"})])
