@@ -1,8 +1,10 @@
 """Kinds of other projects in the API server, for as long as a block lasts."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from controlplane.plane import ControlPlane
@@ -10,6 +12,17 @@ from support_pods import unique
 
 _FOLDER = Path(__file__).parents[2] / "examples" / "workloads"
 EXAMPLES = sorted(file.stem for file in _FOLDER.glob("*.yaml"))
+
+
+WARNED: Mapping[str, list[str]] = MappingProxyType({"rayjob": ["CPU_ADDED_CONTAINER"]})
+"""What kubectl prints of an example that is stored."""
+
+
+def codes_in(printed: str) -> list[str]:
+    """The codes of the warnings that kubectl printed; fails where it printed anything else."""
+    found = [re.fullmatch(r"Warning: .*\[([A-Z_]+)\]", line) for line in printed.splitlines()]
+    assert all(found), printed
+    return [each[1] for each in found if each]
 
 
 def text_of(example: str) -> str:

@@ -211,7 +211,7 @@ def _more_pods(workload: Workload, template: PodTemplate, old: PodTemplate | Non
     if old is None or old.replicas is None:
         return template.replicas, workload.surge if template.replicas else 0
     more = max(0, template.replicas - old.replicas)
-    if old.pod == template.pod:
+    if template.makes_the_pods_of(old):
         return more, 0
     # The old pods give way to new ones: besides those that are added only the surge needs room of its own.
     return (more, workload.surge) if template.replicas else (0, 0)

@@ -7,7 +7,7 @@ from webhook.core.dialect import Case, Stage
 from webhook.core.findings import Finding
 from webhook.core.marks import Vocabulary, marked, speaks_of_a_policy
 from webhook.core.modes import Rules
-from webhook.core.pod import NodeLabels, Pod, Workload
+from webhook.core.pod import NodeLabels, Pod, PodTemplate, Workload
 from webhook.core.reasons import FIELD_UNREADABLE
 from webhook.core.rules.added import added_containers
 from webhook.core.rules.node_labels import unknown_policies
@@ -34,17 +34,19 @@ def judge_workload(
 ) -> tuple[Finding, ...]:
     """Return everything that is wrong with the templates of ``workload`` that differ from those of ``old``.
 
-    What the rules read of a template counts: a template that differs only in an image is the same.
+    What the rules read of a template counts: a template that differs only in an image is the same. Of one that differs
+    only in metadata which is the object's own, what is new is said.
     """
     found: list[Finding] = []
-    before = {template.path: template.pod for template in old.templates} if old is not None else {}
+    before = {template.path: template for template in old.templates} if old is not None else {}
     for template in workload.templates:
-        if before.get(template.path) != template.pod:
-            cases = cases_of(template.pod, rules, stage)
-            found.extend(
-                finding.moved_to(template.locate(finding.path))
-                for finding in chain(case_findings(template.pod, cases), added_containers(template, cases))
-            )
+        was = before.get(template.path)
+        if was is None or was.pod != template.pod:
+            here = _template_findings(template, rules, stage)
+            if was is not None and template.makes_the_pods_of(was):
+                had = {_identity(finding) for finding in _template_findings(was, rules, stage)}
+                here = [finding for finding in here if _identity(finding) not in had]
+            found.extend(here)
     if workload.malformed and any(carries_mark(template.pod, rules.vocabulary) for template in workload.templates):
         known = {fault.path for fault in old.malformed} if old is not None else set()
         found.extend(
@@ -58,6 +60,18 @@ def judge_workload(
             if fault.path not in known
         )
     return rules.modes.apply(found, namespace or workload.namespace)
+
+
+def _template_findings(template: PodTemplate, rules: Rules, stage: Stage) -> list[Finding]:
+    cases = cases_of(template.pod, rules, stage)
+    return [
+        finding.moved_to(template.locate(finding.path))
+        for finding in chain(case_findings(template.pod, cases), added_containers(template, cases))
+    ]
+
+
+def _identity(finding: Finding) -> tuple[str, str, str]:
+    return finding.code, finding.path, finding.found
 
 
 def judge_node(node: NodeLabels, rules: Rules, *, old: NodeLabels | None = None) -> tuple[Finding, ...]:

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webhook.core.quantity import Quantity
 
@@ -187,6 +187,19 @@ class PodTemplate:
     single annotations and labels. Some kinds hold the pod spec inline, or hand their own annotations on to the pods."""
     added: tuple[Container, ...] = ()
     """What the kind's operator adds to each pod of the template, unless it is told otherwise."""
+
+    def makes_the_pods_of(self, other: "PodTemplate") -> bool:
+        """Return whether the pods are ``other``'s but for labels and annotations of the object itself.
+
+        A kind that hands its own metadata on to its pods is written on all its life: by whoever stops an idle
+        Notebook, for one.
+        """
+        if self.pod == other.pod:
+            return True
+        own = self.pod
+        return "metadata" in self.elsewhere and own == replace(
+            other.pod, labels=own.labels, annotations=own.annotations
+        )
 
     def locate(self, path: str) -> str:
         """Return the path from the object's root of what stands at ``path`` in the pod."""
