@@ -143,6 +143,33 @@ def test_a_missing_kind_is_absent_until_it_appears_and_again_when_it_goes():
         api.wait_until(lambda: kept.names() == [])
 
 
+def test_a_kind_that_is_served_under_another_path_is_followed_there_and_nothing_is_forgotten():
+    """A CRD whose served versions change: the objects are the same, so at no moment may there be none."""
+    newer = "/apis/group/v2/things"
+    with fake_api() as (api, url):
+        api.put(THINGS, thing("a"))
+        emptied = []
+
+        def path():
+            return THINGS if THINGS in api.objects else newer
+
+        with watching(api, url, path, may_be_absent=True) as (kept, pulse):
+            api.wait_until(lambda: api.watching.get(THINGS) == 1)
+            kept.list_ends = _watched(kept.list_ends, lambda: emptied.append(1) if not kept.items else None)
+            api.put(newer, thing("a"))
+            api.remove_kind(THINGS)
+            api.wait_until(lambda: api.watching.get(newer) == 1)
+            assert (kept.names(), emptied, pulse.state.is_absent) == (["a"], [], False)
+
+
+def _watched(call, after):
+    def called():
+        call()
+        after()
+
+    return called
+
+
 def test_a_needed_kind_that_is_answered_404_is_lost_and_nothing_is_forgotten(served):
     """A proxy in the way may answer 404 for pods; that must not empty the ledger."""
     api, url = served

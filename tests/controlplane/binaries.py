@@ -19,12 +19,14 @@ PROMTOOL = "promtool"
 CERT_MANAGER = "cert-manager"
 # No program but a folder: the resource definitions (YAML) of cert-manager and of the Prometheus operator.
 DEFINITIONS = "crds"
+# Another: those of NodeResourceTopology, and of Koordinator's Device, which the ledger reads where a cluster has them.
+SOURCE_DEFINITIONS = "source-crds"
 
 KUBERNETES_PROGRAMS = (APISERVER, KUBECTL, CONTROLLER_MANAGER, SCHEDULER)
 # What a control plane and the chart on it are made of, in the order of the build: what a first test needs comes first.
 ALL_PROGRAMS = (ETCD, *KUBERNETES_PROGRAMS, HELM)
 # What the chart works with where a cluster has it; none of it depends on the version of Kubernetes.
-COMPANIONS = (PROMTOOL, CERT_MANAGER, DEFINITIONS)
+COMPANIONS = (PROMTOOL, CERT_MANAGER, DEFINITIONS, SOURCE_DEFINITIONS)
 
 
 class MissingProgramError(Exception):

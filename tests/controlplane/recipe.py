@@ -30,6 +30,7 @@ from controlplane.binaries import (
     HELM,
     KUBERNETES_PROGRAMS,
     PROMTOOL,
+    SOURCE_DEFINITIONS,
     Binaries,
     locate,
     locate_companions,
@@ -37,11 +38,17 @@ from controlplane.binaries import (
 )
 
 MODULES = Path(__file__).parent / "gomod"
-# Our module, the one that it requires, and where that has its resource definitions.
-DEFINED = (
-    ("certmanager", "github.com/cert-manager/cert-manager", "deploy/crds"),
-    ("monitoring", "github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd"),
-)
+# By folder: our module, the one that it requires, and where that has its resource definitions.
+DEFINED = {
+    DEFINITIONS: (
+        ("certmanager", "github.com/cert-manager/cert-manager", "deploy/crds/*.yaml"),
+        ("monitoring", "github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd/*.yaml"),
+    ),
+    SOURCE_DEFINITIONS: (
+        ("topology", "github.com/k8stopologyawareschedwg/noderesourcetopology-api", "manifests/crd.yaml"),
+        ("koordinator", "github.com/koordinator-sh/koordinator", "config/crd/bases/*koordinator.sh_devices.yaml"),
+    ),
+}
 
 
 class BuildError(Exception):
@@ -101,8 +108,9 @@ def build_companions(binaries: Binaries, names: tuple[str, ...]) -> None:
             go_build(MODULES / PROMTOOL, package, binaries.folder / PROMTOOL, {}, "remove_all_sd")
         if CERT_MANAGER in absent:
             go_build(MODULES / "certmanager", ".", binaries.folder / CERT_MANAGER, {})
-        if DEFINITIONS in absent:
-            copy_definitions(binaries.folder / DEFINITIONS)
+        for name in DEFINED:
+            if name in absent:
+                copy_definitions(binaries.folder / name)
 
 
 def refuse_to_mix(binaries: Binaries, absent: tuple[str, ...], version: str) -> None:
@@ -139,8 +147,8 @@ def copy_definitions(target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".crds.", dir=target.parent) as folder:
         unfinished = Path(folder) / target.name
         unfinished.mkdir()
-        for module, path, where in DEFINED:
-            for each in (Path(downloaded(MODULES / module, path)["Dir"]) / where).glob("*.yaml"):
+        for module, path, where in DEFINED[target.name]:
+            for each in Path(downloaded(MODULES / module, path)["Dir"]).glob(where):
                 shutil.copyfile(each, unfinished / each.name)
         unfinished.replace(target)
 

@@ -13,7 +13,6 @@ from controlplane.binaries import (
     CERT_MANAGER,
     COMPANIONS,
     DEFAULT_KUBERNETES_VERSION,
-    DEFINITIONS,
     ETCD,
     KUBECTL,
     Binaries,
@@ -121,16 +120,20 @@ def test_the_companions_of_all_versions_are_in_one_folder():
     assert locate_companions({"KUBEBUILDER_ASSETS": "/a"}) == Binaries(Path("/a"))
 
 
-def test_resource_definitions_are_copied_out_of_their_modules(tmp_path, go_shim):
-    for _, _, where in recipe.DEFINED:
-        (go_shim / "module" / where).mkdir(parents=True)
-        (go_shim / "module" / where / f"of-{Path(where).parts[0]}.yaml").write_text(where)
+@pytest.mark.parametrize("name", recipe.DEFINED)
+def test_resource_definitions_are_copied_out_of_their_modules(tmp_path, go_shim, name):
+    """What lies beside them stays there."""
+    wanted = {}
+    for _, _, where in recipe.DEFINED[name]:
+        file = go_shim / "module" / where.replace("*", f"of-{Path(where).parts[0]}.")
+        file.parent.mkdir(parents=True)
+        file.write_text(where)
+        file.with_suffix(".txt").write_text("no definition")
+        wanted[file.name] = where
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
-    assert recipe.main([DEFINITIONS], environ) == 0
-    folder = locate_companions(environ).path(DEFINITIONS)
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {
-        f"of-{Path(where).parts[0]}.yaml": where for _, _, where in recipe.DEFINED
-    }
+    assert recipe.main([name], environ) == 0
+    folder = locate_companions(environ).path(name)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == wanted
     assert not locate(environ).folder.exists()
 
 
@@ -168,7 +171,7 @@ def test_only_what_is_missing_is_built_etcd_first(tmp_path, go_shim):
     put_program(folder, KUBECTL)
     assert recipe.main([], {"KUBEBUILDER_ASSETS": str(folder)}) == 0
     built = re.findall(r"-o \S+/\.(\S+)\.unfinished", (go_shim / "calls").read_text())
-    assert built == [name for name in EVERYTHING if name not in {KUBECTL, DEFINITIONS}]
+    assert built == [name for name in EVERYTHING if name not in {KUBECTL, *recipe.DEFINED}]
     assert Binaries(folder).missing(EVERYTHING) == ()
 
 

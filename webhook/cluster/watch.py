@@ -121,7 +121,8 @@ class Watch:
                 continue
             except NotFound as error:
                 self._version = ""
-                if self._may_be_absent:
+                # A watch that is not found may only be of a version that is served no more: the list finds another.
+                if self._may_be_absent and not before:
                     self._tell_absent(str(error))
                     self._pause(self._limits.absent_pause_seconds)
                     continue
