@@ -175,11 +175,10 @@ def unknown(word: str, path: str = "spec") -> Finding:
 
 def _workload(ask: Ask, workload: Workload, ledger: Ledger, rules: CapacityRules, now_seconds: float) -> Decision:
     old = ask.old if ask.operation is Operation.UPDATE and isinstance(ask.old, Workload) else None
-    before = {template.path: template for template in old.templates} if old is not None else {}
     findings: list[Finding] = []
-    for template in workload.templates:
+    for template, was in workload.paired_with(old):
         pod = template.pod
-        wanted = _more_pods(workload, template, before.get(template.path))
+        wanted = _more_pods(workload, template, was)
         if wanted == (0, 0):
             continue
         record = PodRecord.asked(pod, namespace=ask.namespace)
@@ -204,7 +203,7 @@ def _more_pods(workload: Workload, template: PodTemplate, old: PodTemplate | Non
 
     None: the kind does not say how many it makes (DaemonSet).
     """
-    if old is not None and old == template:
+    if old is not None and old.replicas == template.replicas and template.makes_the_pods_of(old):
         return 0, 0
     if template.replicas is None:
         return None

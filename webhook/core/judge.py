@@ -38,9 +38,7 @@ def judge_workload(
     only in metadata which is the object's own, what is new is said.
     """
     found: list[Finding] = []
-    before = {template.path: template for template in old.templates} if old is not None else {}
-    for template in workload.templates:
-        was = before.get(template.path)
+    for template, was in workload.paired_with(old):
         if was is None or was.pod != template.pod:
             here = _template_findings(template, rules, stage)
             if was is not None and template.makes_the_pods_of(was):

@@ -1,7 +1,7 @@
 """A pod as the rules see it: parsed once at the door (``webhook.wire``), frozen, with the paths that findings name."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.quantity import Quantity
@@ -225,6 +225,24 @@ class Workload:
     surge: int = 0
     """Pods that a rolling update may run beyond the replicas (Deployments)."""
     malformed: tuple[Malformed, ...] = ()
+
+    def paired_with(self, old: "Workload | None") -> Iterator[tuple[PodTemplate, PodTemplate | None]]:
+        """Yield each template with the one of ``old`` that it was; None for a new one.
+
+        That is the one at its path; but where an item of a list came or went, the others have moved, and a template
+        is what it makes: one of the same pods that stays at its place nowhere.
+        """
+        at = {template.path: template for template in old.templates} if old is not None else {}
+        stay = {each.path for each in self.templates if each.path in at and each.makes_the_pods_of(at[each.path])}
+        moved = [each for each in at.values() if each.path not in stay]
+        for template in self.templates:
+            was = at.get(template.path)
+            if moved and template.path not in stay:
+                same = next((each for each in moved if each.pod == template.pod), None)
+                if same is not None:
+                    moved.remove(same)
+                    was = same
+            yield template, was
 
 
 @dataclass(frozen=True, slots=True)
