@@ -64,9 +64,23 @@ def values_schema() -> dict[str, Any]:
     for name in ("$id", "$schema"):
         settings.pop(name)
     definitions = settings.pop("$defs")
-    schema["$defs"].update(_moved(definitions))
-    schema["$defs"]["settings"] = _moved(settings)
+    schema["$defs"].update({name: _or_null(_moved(each)) for name, each in definitions.items()})
+    schema["$defs"]["settings"] = _or_null(_moved(settings))
     return schema
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a value that may be null as well: to the server that is a key that is not there."""
+    changed = dict(schema)
+    if isinstance(schema.get("type"), str):
+        changed["type"] = [schema["type"], "null"]
+    if "enum" in schema:
+        changed["enum"] = [*schema["enum"], None]
+    if "properties" in schema:
+        changed["properties"] = {key: _or_null(each) for key, each in schema["properties"].items()}
+    if isinstance(schema.get("additionalProperties"), dict):
+        changed["additionalProperties"] = _or_null(schema["additionalProperties"])
+    return changed
 
 
 def keys_that_need_a_restart() -> dict[str, list[str]]:

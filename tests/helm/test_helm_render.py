@@ -265,13 +265,34 @@ def test_leader_service_has_no_selector(helm: Helm) -> None:
     assert "selector" in only(objects, "Service", f"{FULLNAME}-rules")["spec"]
 
 
-def test_new_settings_mean_new_pods_and_equal_ones_do_not(helm: Helm) -> None:
-    def checksum(*arguments: str) -> str:
-        deployment = only(helm.template(*arguments), "Deployment", f"{FULLNAME}-rules")
-        return deployment["spec"]["template"]["metadata"]["annotations"]["checksum/settings"]
+ROLLS = [
+    ("settings.log.level=debug", {"rules", "ledger"}),
+    ("settings.server.threads=9", {"rules", "ledger"}),
+    ("settings.capacity.pictureFile=/picture.yaml", {"rules", "ledger"}),
+    ("rules.workers=2", {"rules"}),
+    ("ledger.leaderElection=true", {"ledger"}),
+    ("enforcement=warn", set()),
+    ("settings.rules.families.cpu=warn", set()),
+    ("settings.capacity.outcomes.never=warn", set()),
+    ("settings.timeouts.bindSeconds=2", set()),
+    ("ledger.resources.limits.memory=3Gi", set()),
+    ("settings=null", set()),
+    ("settings.server=null", set()),
+    ("settings.rules.families.cpu=null,settings.rules.dialects=null,settings.capacity=null", set()),
+]
 
-    assert checksum() == checksum("--set", "ledger.resources.limits.memory=3Gi")
-    assert checksum() != checksum("--set", "settings.log.level=debug")
+
+@pytest.mark.parametrize("value, rolled", ROLLS, ids=[value for value, _ in ROLLS])
+def test_only_settings_that_need_a_restart_mean_new_pods(helm: Helm, value: str, rolled: set[str]) -> None:
+    def checksums(*arguments: str) -> dict[str, str]:
+        objects = helm.template(*arguments)
+        templates = {
+            role: only(objects, "Deployment", f"{FULLNAME}-{role}")["spec"]["template"] for role in ("rules", "ledger")
+        }
+        return {role: each["metadata"]["annotations"]["checksum/restart-settings"] for role, each in templates.items()}
+
+    before, after = checksums(), checksums("--set", value)
+    assert {role for role, checksum in after.items() if checksum != before[role]} == rolled
 
 
 def test_release_named_after_the_chart_keeps_its_name(helm: Helm) -> None:

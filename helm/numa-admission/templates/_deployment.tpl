@@ -35,8 +35,8 @@ spec:
         app.kubernetes.io/component: {{ $role }}
         {{- with $chosen.podLabels }}{{- toYaml . | nindent 8 }}{{- end }}
       annotations:
-        # Settings are read once at start: others mean another pod.
-        checksum/settings: {{ include "numa-admission.settings" . | sha256sum }}
+        # Other settings are taken over by the running server; a change of these means another pod.
+        checksum/restart-settings: {{ include "numa-admission.restartSettings" . | sha256sum }}
         kubectl.kubernetes.io/default-container: server
         {{- with $chosen.podAnnotations }}{{- toYaml . | nindent 8 }}{{- end }}
     spec:

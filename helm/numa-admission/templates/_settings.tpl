@@ -1,7 +1,7 @@
 {{- /* The settings of one role: those of the values and what the chart itself sets. Takes root and role. */ -}}
 {{- define "numa-admission.settings" -}}
 {{- $values := .root.Values }}
-{{- $settings := deepCopy $values.settings }}
+{{- $settings := deepCopy ($values.settings | default dict) }}
 {{- $guards := and $values.ledger.enabled (index $values.webhooks "bind").enabled }}
 {{- $ours := dict "rules" (dict "enforcement" $values.enforcement) "capacity" (dict "guardsBindings" $guards) }}
 {{- $_ := set $ours "server" (dict "role" .role) }}
@@ -13,7 +13,7 @@
 {{- $_ := set $cluster "lease" $name }}
 {{- $_ := set $cluster "service" $name }}
 {{- end }}
-{{- if not (dig "capacity" "pictureFile" "" $settings) }}{{- $_ := set $ours "cluster" $cluster }}{{- end }}
+{{- if not ($settings.capacity | default dict).pictureFile }}{{- $_ := set $ours "cluster" $cluster }}{{- end }}
 {{- end }}
 {{- $settings = mergeOverwrite $settings $ours }}
 {{- if eq $values.enforcement "warn" }}
@@ -22,6 +22,19 @@
 {{- $_ := unset $settings.capacity "namespaces" }}
 {{- end }}
 {{- toYaml $settings }}
+{{- end }}
+
+{{- /* What of one role's settings a running server does not take over (files/needs-restart.json). Takes root and role. */ -}}
+{{- define "numa-admission.restartSettings" -}}
+{{- $settings := include "numa-admission.settings" . | fromYaml }}
+{{- $picked := dict }}
+{{- range $section, $keys := .root.Files.Get "files/needs-restart.json" | fromJson }}
+{{- $found := dict }}
+{{- $raw := index $settings $section | default dict }}
+{{- range $key := $keys }}{{- if hasKey $raw $key }}{{- $_ := set $found $key (index $raw $key) }}{{- end }}{{- end }}
+{{- $_ := set $picked $section $found }}
+{{- end }}
+{{- toJson $picked }}
 {{- end }}
 
 {{- define "numa-admission.checkpoint" -}}
