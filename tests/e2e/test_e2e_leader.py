@@ -1,5 +1,6 @@
 """Three ledger processes, one leader: killed, frozen or cut off, it is replaced within 15 s, and two never lead."""
 
+import json
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ sys.path[:0] = [str(TESTS / "proof"), str(TESTS / "oracle")]
 from controlplane.authority import create_authority  # noqa: E402 - the path is set above
 from hollow_nodes import OracleMissingError, oracle_binary  # noqa: E402 - as above
 from proof_server import LedgerProcess, registered, start_ledger  # noqa: E402 - as above
-from proof_world import gpu_pod, small_world  # noqa: E402 - as above
+from proof_world import gpu_pod, only_on, small_world  # noqa: E402 - as above
 from tcp_relay import Relay  # noqa: E402 - as above
 
 REPLACED_SECONDS = 15
@@ -199,3 +200,61 @@ def test_stopped_in_order(world, trio):
     _, seconds = trio.replaced(old)
     assert seconds < 5
     crowd(world, "after", 8)
+
+
+def noticed(ledger, kind):
+    """How often a process has noticed something of this kind."""
+    name = f'numa_admission_ledger_notices_total{{kind="{kind}"}}'
+    return sum(float(line.split()[-1]) for line in ledger.probe("/metrics").splitlines() if line.startswith(name))
+
+
+@pytest.mark.parametrize("number", (signal.SIGKILL, signal.SIGSTOP), ids=("killed", "frozen"))
+def test_what_passes_unjudged_while_no_leader_answers_is_charged_and_counted(world, trio, number):
+    """Nobody turns a binding back then: the next leader knows of the pod that fits and of the one that failed."""
+    world.create(*(gpu_pod(f"half-{at}", 3, 12, **only_on("single-0")) for at in range(2)))
+    world.until(lambda: world.running("half-0", "half-1"), "the first two", 60)
+    old = trio.leader()
+    others = [each for each in trio.members if each is not old]
+    before = {each.ledger.port: noticed(each.ledger, "refused-not-prevented") for each in others}
+    old.signal(number)
+    # One GPU is left on each NUMA node: by count there is room for both, and the kubelet takes the second only.
+    world.create(gpu_pod("split", 2, 8, **only_on("single-0")))
+    world.until(lambda: world.errors() == ["split"], "the kubelet to refuse what nobody judged", REPLACED_SECONDS)
+    assert trio.leader() in (None, old), "another led before: nothing passed unjudged"
+    world.create(gpu_pod("fits", 1, 4, **only_on("single-0")))
+    new, _ = trio.replaced(old)
+    world.until(lambda: world.running("fits"), "the one that fits", 60)
+    # Warm standbys have seen it all: each counts the AdmissionError, the new leader as well.
+    for each in others:
+        world.until(
+            lambda each=each: noticed(each.ledger, "refused-not-prevented") == before[each.ledger.port] + 1,
+            "the AdmissionError to be counted",
+            10,
+        )
+    told = [json.loads(line) for line in new.ledger.running.log.read_text().splitlines() if line.startswith("{")]
+    assert [line["name"] for line in told if line["event"] == "divergence"] == ["split"]
+    # Where the last GPU is, is known: the next that would be split is turned back, and one that fits runs.
+    world.plane.kubectl("delete", "pod", "split", "-n", "default", "--wait=true", check=True)
+    world.create(gpu_pod("last", 1, 4, **only_on("single-0")))
+    world.until(lambda: world.running("last"), "the last one", 60)
+    world.plane.kubectl("delete", "pod", "fits", "last", "-n", "default", "--wait=true", check=True)
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "waits"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "waits"}},
+            "template": {
+                "metadata": {"labels": {"app": "waits"}},
+                "spec": gpu_pod("", 2, 8, **only_on("single-0"))["spec"],
+            },
+        },
+    }
+    world.plane.apply([deployment], "-n", "default")
+
+    def is_turned_back():
+        conditions = [each for pod in world.pods() for each in pod["status"].get("conditions", ())]
+        return any("BINDING_WOULD_FAIL" in each.get("message", "") for each in conditions)
+
+    world.until(is_turned_back, "the new leader to turn it back", 30)
+    assert world.errors() == []

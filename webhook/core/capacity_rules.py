@@ -74,8 +74,10 @@ class CapacityRules:
     """Whether the bind guard is on: only then may a pod of a controller wait instead of being refused."""
     claim_seconds: float = 5.0
     """How long a claim lives unless the watch shows the pod: a stored pod shows at once, a refused one never."""
-    binding_seconds: float = 10.0
-    """How long an admitted binding counts unless the watch shows it."""
+    binding_seconds: float = 60.0
+    """How long an admitted binding counts unless the watch shows it: longer than an API server's restart (30 s on a
+    busy machine), for what has ended by then is charged as a guess once a list shows it. One that came to nothing is
+    tried again long before, and the new try counts in its place."""
     steering_seconds: float = 60.0
     """How long a refused pod keeps its place on the node it is steered to: the scheduler's longest back-off is 11 s."""
     most_tries_on_guess: int = 3
