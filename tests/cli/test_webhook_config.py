@@ -154,3 +154,29 @@ def test_a_file_without_a_certificate(content, tmp_path):
     if content is not None:
         file.write_text(content)
     assert CliRunner().invoke(webhook_config, [*URL, "--ca", str(file)]).exit_code == 2
+
+
+def test_kinds_of_the_settings_are_sent(run, tmp_path):
+    """By their plural and scope; one that stands above a standard row is named once."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        "workloads:\n"
+        "- {group: example.io, kind: Proxy, plural: proxies, templates: [{path: spec.template, partial: true}]}\n"
+        "- {group: example.io, kind: Pool, clusterScoped: true, templates: [{path: spec.template}]}\n"
+        "- {group: ray.io, kind: RayJob, templates: [{path: spec.rayClusterSpec.headGroupSpec.template}]}\n"
+    )
+    found = entries(run(*URL, "--settings", str(settings)))
+    for name in ("validate-workloads-custom", "capacity-workloads-custom"):
+        rules = {(rule["apiGroups"][0], rule["scope"]): rule["resources"] for rule in found[name]["rules"]}
+        assert rules["example.io", "Namespaced"] == ["proxies"]
+        assert rules["example.io", "Cluster"] == ["pools"]
+        assert rules["ray.io", "Namespaced"].count("rayjobs") == 1
+
+
+def test_settings_with_a_fault_are_wrong_usage(files, tmp_path):
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("workloads: [{kind: A, plural: 3, templates: []}]\n")
+    arguments = [*URL, "--ca", str(files.ca_file), "--settings", str(settings)]
+    result = CliRunner().invoke(webhook_config, arguments)
+    assert result.exit_code == 2
+    assert "plural: found the number 3, wanted a text." in result.output

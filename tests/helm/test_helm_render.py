@@ -1,6 +1,7 @@
 """The chart through real helm: every documented value set, and what must hold in each."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -122,6 +123,24 @@ def test_configurations_are_those_of_the_code(
                 "service": {"namespace": NAMESPACE, "name": f"{FULLNAME}-{role}", "port": 443, "path": path}
             }
         assert ours["webhooks"] == theirs["webhooks"]
+
+
+def test_kinds_of_the_settings_are_sent(helm: Helm, tmp_path: Path) -> None:
+    """A kind that only the server knows would never reach it."""
+    rows = [
+        {"group": "example.io", "kind": "Proxy", "plural": "proxies", "templates": [{"path": "spec.template"}]},
+        {"group": "example.io", "kind": "Pool", "clusterScoped": True, "templates": [{"path": "spec.template"}]},
+    ]
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"settings": {"workloads": rows}}))
+    found = {each["name"].partition(".")[0]: each for each in webhook_entries(helm.template("--values", str(values)))}
+    for name in ("validate-workloads-custom", "capacity-workloads-custom"):
+        assert [(rule["resources"], rule["scope"]) for rule in found[name]["rules"][-2:]] == [
+            (["proxies"], "Namespaced"),
+            (["pools"], "Cluster"),
+        ]
+        assert all(rule["operations"] == ["CREATE", "UPDATE"] for rule in found[name]["rules"])
+    assert all(rule["apiGroups"] != ["example.io"] for rule in found["validate-workloads"]["rules"])
 
 
 @value_sets

@@ -42,6 +42,16 @@ def test_a_row_of_the_settings_is_the_same_value_as_one_in_code():
     )
 
 
+def test_a_row_says_its_plural_its_scope_and_what_is_filled_in():
+    template = {"path": "spec.template", "partial": True}
+    raw = {"group": "g", "kind": "Proxy", "plural": "proxies", "clusterScoped": True, "templates": [template]}
+    row = workload_kind_from(raw)
+    assert row == WorkloadKind(
+        "g", "Proxy", (TemplateRule("spec.template", partial=True),), cluster_scoped=True, plural="proxies"
+    )
+    assert row.resource == "proxies"
+
+
 @pytest.mark.parametrize(
     ("raw", "faults"),
     [
@@ -51,7 +61,7 @@ def test_a_row_of_the_settings_is_the_same_value_as_one_in_code():
             {"kind": 3, "templates": [{"path": "spec..x"}], "versions": []},
             [
                 "workload kind.kind: found the number 3, wanted a text.",
-                'workload kind: found the unknown key the text "versions", wanted one of group, kind, templates.',
+                'workload kind: found the unknown key the text "versions", wanted one of group, kind, templates,',
                 'templates[0].path: found the text "spec..x", wanted a path such as',
                 "kind: found nothing",
             ],

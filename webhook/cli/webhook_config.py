@@ -10,6 +10,8 @@ import click
 import yaml
 
 from webhook.wire.webhook_configurations import Target, webhook_configurations
+from webhook.wire.workload_kinds import KindTable
+from webhook.wire.workload_table import STANDARD_KINDS, kind_table
 
 _SERVICE = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -29,8 +31,21 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
     help="A namespace that is never judged, besides kube-system and the Service's own.",
 )
 @click.option("--without", "left_out", multiple=True, metavar="WEBHOOK", help="Leave a webhook out, such as bind.")
+@click.option(
+    "--settings",
+    "settings_file",
+    metavar="FILE",
+    help="The server's settings: its further workload kinds are sent too.",
+)
 def webhook_config(
-    *, url: str | None, service: str | None, ca_file: str, name: str, excluded: Sequence[str], left_out: Sequence[str]
+    *,
+    url: str | None,
+    service: str | None,
+    ca_file: str,
+    name: str,
+    excluded: Sequence[str],
+    left_out: Sequence[str],
+    settings_file: str | None,
 ) -> None:
     """Print MutatingWebhookConfiguration and ValidatingWebhookConfiguration, to be applied by kubectl."""
     target, namespaces = _target(url, service)
@@ -40,8 +55,19 @@ def webhook_config(
         ca_bundle=_ca_bundle(ca_file),
         excluded_namespaces=("kube-system", *namespaces, *excluded),
         left_out=frozenset(left_out),
+        kinds=STANDARD_KINDS if settings_file is None else _kinds_of(settings_file),
     )
     click.echo(yaml.safe_dump_all(documents, sort_keys=False, width=1000), nl=False)
+
+
+def _kinds_of(settings_file: str) -> KindTable:
+    from webhook.service.settings_file import read_settings  # noqa: PLC0415 - a quick start without settings
+    from webhook.service.start import StartError  # noqa: PLC0415 - as above
+
+    try:
+        return kind_table(read_settings(Path(settings_file)).workloads)
+    except StartError as error:
+        raise click.BadParameter(str(error), param_hint="--settings") from error
 
 
 def _target(url: str | None, service: str | None) -> tuple[Target, tuple[str, ...]]:

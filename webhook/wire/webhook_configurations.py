@@ -11,7 +11,8 @@ from webhook.core.decisions import Endpoint
 from webhook.core.judged import TABLE, Judged
 from webhook.core.match_conditions import MatchCondition, match_conditions
 from webhook.core.pod import Binding, NodeLabels, Pod
-from webhook.wire.workload_table import STANDARD_ROWS
+from webhook.wire.workload_kinds import KindTable
+from webhook.wire.workload_table import STANDARD_KINDS
 
 DOMAIN: Final = "numa-admission.io"
 """Webhook names are domain names; users read them in every refusal."""
@@ -69,15 +70,19 @@ def webhook_configurations(
     ca_bundle: str,
     excluded_namespaces: Sequence[str],
     left_out: Collection[str] = frozenset(),
+    kinds: KindTable = STANDARD_KINDS,
 ) -> list[dict[str, object]]:
-    """Return both configurations as Kubernetes objects; ``left_out`` names entries of the table that are not wanted."""
+    """Return both configurations as Kubernetes objects; ``left_out`` names entries of the table that are not wanted.
+
+    Workloads of ``kinds`` are sent; an API server sends no object of a kind that no rule of an entry names.
+    """
     conditions = match_conditions()
     mutating: list[dict[str, object]] = []
     validating: list[dict[str, object]] = []
     for row in TABLE:
         if row.webhook in left_out:
             continue
-        for suffix, rules, condition in _parts(row, conditions[row.webhook]):
+        for suffix, rules, condition in _parts(row, conditions[row.webhook], kinds):
             entry = _entry(row, suffix, rules, condition, target.client_config(f"/{row.endpoint.value}", ca_bundle))
             entry["namespaceSelector"] = _outside(excluded_namespaces)
             (mutating if row.endpoint is Endpoint.MUTATE else validating).append(entry)
@@ -125,7 +130,7 @@ def _outside(namespaces: Sequence[str]) -> dict[str, object]:
 
 
 def _parts(
-    row: Judged, conditions: Sequence[MatchCondition]
+    row: Judged, conditions: Sequence[MatchCondition], kinds: KindTable
 ) -> list[tuple[str, list[dict[str, object]], Sequence[MatchCondition]]]:
     """Return (suffix of the name, rules, conditions) of each webhook entry that a row of the table needs."""
     operations = sorted(operation.value for operation in row.operations)
@@ -147,9 +152,9 @@ def _parts(
     if row.subject is NodeLabels:
         return [("", [rule("", ["nodes"], "Cluster")], conditions)]
     groups: dict[tuple[str, str], list[str]] = {}
-    for kind in STANDARD_ROWS:
+    for kind in kinds.values():
         scope = "Cluster" if kind.cluster_scoped else "Namespaced"
-        groups.setdefault((kind.group, scope), []).append(f"{kind.kind.lower()}s")
+        groups.setdefault((kind.group, scope), []).append(kind.resource)
     built_in = [rule(group, names, scope) for (group, scope), names in groups.items() if group in BUILT_IN_GROUPS]
     custom = [rule(group, names, scope) for (group, scope), names in groups.items() if group not in BUILT_IN_GROUPS]
     # The conditions know where the built-in kinds keep their templates; custom kinds keep them in lists and maps.

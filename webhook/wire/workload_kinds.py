@@ -85,6 +85,13 @@ class WorkloadKind:
     templates: tuple[TemplateRule, ...]
     surge: SurgeRule | None = None
     cluster_scoped: bool = False
+    plural: str = ""
+    """The kind's name in URLs and webhook rules; empty: its lower case with an s, as of every standard row."""
+
+    @property
+    def resource(self) -> str:
+        """The kind's name in URLs and webhook rules."""
+        return self.plural or f"{self.kind.lower()}s"
 
 
 KindTable = Mapping[tuple[str, str], WorkloadKind]

@@ -20,15 +20,17 @@ from webhook.wire.workload_kinds import (
 def workload_kind_from(raw: object) -> WorkloadKind:
     """Return the row that a map of the settings describes.
 
-    ``{group, kind, templates: [{path, replicas: [path or {path, default, atMost, lessOneWhere}], inline, metadata}]}``;
-    ``group`` may be empty, ``replicas``, ``inline`` and ``metadata`` may be left out.
+    ``{group, kind, plural, clusterScoped, templates: [{path, replicas, inline, metadata, partial}]}``, each of
+    ``replicas`` a path or ``{path, default, atMost, lessOneWhere}``; ``group`` may be empty, and all but ``kind``,
+    ``templates`` and ``path`` be left out.
 
     Raises:
         WorkloadKindError: with every fault at once: a wrong type, an unknown or missing key, a path that is none, a
             count whose wildcards are not its template's.
     """
     faults: list[str] = []
-    row = _fields(raw, "workload kind", {"group": str, "kind": str, "templates": list}, faults)
+    types = {"group": str, "kind": str, "templates": list, "plural": str, "clusterScoped": bool}
+    row = _fields(raw, "workload kind", types, faults)
     templates = tuple(
         _template_from(item, f"templates[{index}]", faults) for index, item in enumerate(_items(row.get("templates")))
     )
@@ -38,11 +40,18 @@ def workload_kind_from(raw: object) -> WorkloadKind:
         faults.append("templates: found none, wanted at least one.")
     if faults:
         raise WorkloadKindError("\n".join(faults))
-    return WorkloadKind(str(row.get("group", "")), str(row["kind"]), templates)
+    return WorkloadKind(
+        str(row.get("group", "")),
+        str(row["kind"]),
+        templates,
+        cluster_scoped=row.get("clusterScoped") is True,
+        plural=str(row.get("plural", "")),
+    )
 
 
 def _template_from(raw: object, where: str, faults: list[str]) -> TemplateRule:
-    row = _fields(raw, where, {"path": str, "replicas": list, "inline": bool, "metadata": list}, faults)
+    types = {"path": str, "replicas": list, "inline": bool, "metadata": list, "partial": bool}
+    row = _fields(raw, where, types, faults)
     path = _path_from(row.get("path"), f"{where}.path", faults)
     wildcards = _wildcards(path)
     counts: list[Count] = []
@@ -69,7 +78,7 @@ def _template_from(raw: object, where: str, faults: list[str]) -> TemplateRule:
     faults.extend(
         f"{where}.metadata: found a wildcard in {path}, wanted none." for path in metadata if _wildcards(path)
     )
-    return TemplateRule(path, tuple(counts), row.get("inline") is True, metadata)
+    return TemplateRule(path, tuple(counts), row.get("inline") is True, metadata, partial=row.get("partial") is True)
 
 
 def _fields(raw: object, where: str, types: Mapping[str, type], faults: list[str]) -> Mapping[str, object]:
