@@ -10,9 +10,23 @@ from webhook.core.pod import ContainerKind
 class QosClass(enum.Enum):
     """Quality of service classes (kubernetes/kubernetes:pkg/apis/core/v1/helper/qos/qos.go)."""
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own hash is a call in Python for each look-up
+
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
     BEST_EFFORT = "BestEffort"
+
+
+class CpuBinding(enum.Enum):
+    """Whether a NUMA-aware scheduler binds the pod's CPUs to a set; a kubelet does not look at it."""
+
+    __hash__ = object.__hash__  # as above
+
+    NONE = "none"
+    """They are only counted, by NUMA node where a policy holds."""
+    CPUS = "cpus"
+    WHOLE_CORES = "whole cores"
+    """All hyper-threads of a core or none (a required bind policy ``FullPCPUs``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,8 @@ class PodDemand:
     """The pod's own NUMA policy where its annotation states an exact one; only scheduler allocators look at it."""
     numa_exclusive: str = ""
     """``Required`` or ``Preferred`` where the annotation states it."""
+    cpu_binding: CpuBinding = CpuBinding.NONE
+    """Only scheduler allocators look at it."""
     totals: Mapping[str, int] = field(default_factory=dict, compare=True, hash=False)
     """What a scheduler counts (``resource -> amount``; cpu in millicores, everything else in whole units or bytes):
     the effective request with sidecars, init containers, pod-level resources and overhead

@@ -5,6 +5,7 @@ Keys and values: ``domain/koordinator-ack.md`` 1.1, 1.3, 1.4, 2.6, 3.3 to 3.6 an
 
 from typing import Final
 
+from webhook.core.cpu_binding import CPUSET_SCHEDULER
 from webhook.core.dialect import Dialect
 from webhook.core.rules import conflict, cpu, cpuset, effect, form, gpu, koordinator, node, result, spec
 
@@ -20,7 +21,7 @@ ACK: Final = Dialect(
     title="ACK",
     home="scheduling.alibabacloud.com/numa-topology-spec",
     older_home="scheduling.alibabacloud.com/resource-spec",
-    cpuset=("cpuset-scheduler", "required"),
+    cpuset=CPUSET_SCHEDULER,
     gpus=("aliyun.com/gpu",),
     foreign_gpus=("nvidia.com/gpu", "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"),
     requires_gpu=True,

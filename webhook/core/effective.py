@@ -12,6 +12,7 @@ Filling them in twice changes nothing, so it is always done.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from webhook.core.cpu_binding import binding_of
 from webhook.core.demand import ContainerDemand, PodDemand, QosClass
 from webhook.core.pod import Container, ContainerKind, Pod, ResourceList
 
@@ -60,6 +61,7 @@ def demand_of(pod: Pod) -> PodDemand:
         has_resource_claims=pod.has_resource_claims or any(container.claims for container in pod.containers),
         numa_policy=(spec.policy or "") if spec else "",
         numa_exclusive=(spec.exclusive or "") if spec else "",
+        cpu_binding=binding_of(pod),
         totals={name: amount if name == CPU else _whole(amount) for name, amount in totals.items()},
     )
 

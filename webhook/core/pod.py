@@ -142,6 +142,8 @@ class Pod:
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    cpu_bind_policies: tuple[str, str] = ("", "")
+    """The required and the preferred bind policy of Koordinator's ``resource-spec``; empty where it states none."""
     numa_specs: tuple[NumaSpec, ...] = ()
     """Every annotation that is the exact home of a NUMA spec in some dialect (``webhook.core.dialects``), parsed."""
     containers: tuple[Container, ...] = ()

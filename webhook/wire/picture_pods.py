@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from webhook.core.ledger.holdings import pins_cpus
+from webhook.core.ledger.holdings import pinned_cpus
 from webhook.core.ledger.records import Confirmed, NodeRecord, PodRecord
 from webhook.core.masks import cpu_list
 from webhook.core.numa_room import count_of, peak
@@ -88,7 +88,7 @@ class PodReader:
             if cpus & ~usable:
                 found = f"CPUs {cpu_list(cpus & ~usable)}"
                 faults.append(Malformed(f"{path}.cpus", found, f"CPUs of {cpu_list(usable)}"))
-            asked = peak(record.demand, record.demand.exclusive_cpus) if pins_cpus(node, record.demand) else 0
+            asked = pinned_cpus(node, record.demand)
             if cpus.bit_count() != asked:
                 wanted = f"{asked}, as many as it gets for itself"
                 faults.append(Malformed(f"{path}.cpus", counted(cpus.bit_count(), "CPU"), wanted))

@@ -18,6 +18,7 @@ from webhook.core.pod import (
     ResourceList,
     Toleration,
 )
+from webhook.wire.bind_policies import read_bind_policies
 from webhook.wire.numa_spec import NUMA_SPEC_HOMES, SpecHome, read_numa_specs
 from webhook.wire.shapes import (
     JsonMap,
@@ -81,6 +82,7 @@ def read_pod_parts(
         uid=text_in(metadata, "uid", "metadata", faults),
         labels=read_text_map(metadata.get("labels"), "metadata.labels", faults),
         annotations=annotations,
+        cpu_bind_policies=read_bind_policies(annotations),
         numa_specs=read_numa_specs(annotations, homes),
         containers=_containers(spec, faults),
         pod_requests=_pod_level(pod_resources, "requests", faults),

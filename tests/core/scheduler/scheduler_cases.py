@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from webhook.core.demand import ContainerDemand, PodDemand, QosClass
+from webhook.core.demand import ContainerDemand, CpuBinding, PodDemand, QosClass
 from webhook.core.machine import CpuLayout, DeviceLayout, KubeletConfig, Machine, MemoryLayout, NodeState
 from webhook.core.masks import mask_of, members
 from webhook.core.pod import ContainerKind
@@ -33,12 +33,18 @@ def machine(
     )
 
 
-def pod(cpus=0.0, gpus=0, *, policy="", exclusive="", gib=0, more=None, qos=QosClass.GUARANTEED) -> PodDemand:
-    """Return the demand of a pod of one container."""
+def pod(
+    cpus=0.0, gpus=0, *, policy="", exclusive="", gib=0, more=None, qos=QosClass.GUARANTEED, binding=None
+) -> PodDemand:
+    """Return the demand of a pod of one container; with a policy and whole cores it is bound like a pod of ACK's."""
+    if binding is None:
+        binding = CpuBinding.CPUS if policy and cpus and not cpus % 1 else CpuBinding.NONE
     counts = ({GPU: gpus} if gpus else {}) | (more or {})
     totals = {"cpu": round(cpus * 1000), "memory": gib * GIB, **counts}
     container = ContainerDemand("main", ContainerKind.APP, round(cpus * 1000), tuple(sorted(counts.items())))
-    return PodDemand(qos, (container,), numa_policy=policy, numa_exclusive=exclusive, totals=totals)
+    return PodDemand(
+        qos, (container,), numa_policy=policy, numa_exclusive=exclusive, cpu_binding=binding, totals=totals
+    )
 
 
 def state_of(on: Machine, *, bound=(), owed=0, gpus=0, unhealthy=0) -> NodeState:
@@ -88,6 +94,7 @@ def pods(draw, policies=("", *POLICIES)) -> PodDemand:
         gib=draw(st.sampled_from([0, 2, 6])),
         more={RDMA: draw(st.integers(1, 2))} if draw(st.booleans()) else None,
         qos=draw(st.sampled_from([QosClass.GUARANTEED, QosClass.BURSTABLE])),
+        binding=draw(st.sampled_from([None, *CpuBinding])),
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 from scheduler_cases import GIB, GPU, machine, pod, state_of
 
-from webhook.core.demand import ContainerDemand, PodDemand, QosClass
+from webhook.core.demand import ContainerDemand, CpuBinding, PodDemand, QosClass
 from webhook.core.kubelet.tables import tables_of
 from webhook.core.machine import NodeState
 from webhook.core.masks import cpu_list, mask_of
@@ -15,6 +15,7 @@ from webhook.core.scheduler.picks import owed_cpus, split_evenly
 from webhook.core.scheduler.policies import effective_policy
 
 ALLOCATOR = SchedulerAllocator()
+BOUND = CpuBinding.CPUS
 TWO = machine(2, 8, gpus=4)
 NUMA0, NUMA1 = TWO.cpus.numa_cpus
 ACROSS = 0b1 | 0b1 << 8
@@ -110,8 +111,16 @@ REFUSALS = [
         ("insufficient", "Insufficient gpu devices", False), id="more GPUs than are healthy and free",
     ),
     pytest.param(
-        pod(12), TWO, state_of(TWO, owed=NUMA0),
+        pod(12, binding=BOUND), TWO, state_of(TWO, owed=NUMA0),
         ("insufficient", "not enough cpus available to satisfy request", False), id="bound without a policy",
+    ),
+    pytest.param(
+        pod(3, binding=CpuBinding.WHOLE_CORES), machine(threads=2), None,
+        ("cpus-not-whole", "node(s) requested cpus not multiple cpus per core", True), id="half a core, by bind policy",
+    ),
+    pytest.param(
+        pod(3.5, policy="SingleNUMANode", binding=BOUND), TWO, None,
+        ("cpus-not-whole", "the requested CPUs must be integer", True), id="bound, and no whole CPUs in sum",
     ),
     pytest.param(
         pod(3), machine(threads=2, full_pcpus_only=True), None,
@@ -169,13 +178,27 @@ PLACES = [
         pod(4, policy="BestEffort"), TWO, state_of(TWO, bound=[ACROSS]), (0b1, "1-4", 0),
         id="BestEffort never waits for exclusivity (D06)",
     ),
-    pytest.param(pod(10, 2), TWO, None, (None, "0-9", 0b11), id="without a policy only the count matters"),
+    pytest.param(
+        pod(10, 2, binding=BOUND), TWO, None, (None, "0-9", 0b11), id="bound without a policy: only the count matters"
+    ),
+    pytest.param(
+        pod(4, 2), TWO, None, (None, "", 0b11), id="whole cores are not bound by themselves, nor by Guaranteed"
+    ),
+    pytest.param(
+        pod(4, policy="SingleNUMANode", binding=CpuBinding.NONE), TWO, None, (0b1, "", 0),
+        id="aligned, but with no QoS that binds: counted only",
+    ),
+    pytest.param(
+        pod(2, policy="SingleNUMANode", binding=CpuBinding.WHOLE_CORES), machine(threads=2),
+        state_of(machine(threads=2), owed=0b1 | NUMA1), (0b1, "2-3", 0),
+        id="a required bind policy takes whole cores",
+    ),
     pytest.param(
         pod(4, 2, policy="SingleNUMANode"), machine(1, 8), None, (None, "0-3", 0b11),
         id="one NUMA node is no affinity (D09)",
     ),
     pytest.param(
-        pod(4), machine(node_policy="SingleNUMANode"), state_of(TWO, bound=[ACROSS]), (0b1, "1-4", 0),
+        pod(4, binding=BOUND), machine(node_policy="SingleNUMANode"), state_of(TWO, bound=[ACROSS]), (0b1, "1-4", 0),
         id="the node's policy brings no exclusivity",
     ),
     pytest.param(
@@ -207,7 +230,7 @@ def test_place(demand, on, state, expected):
     holding = answer.holding
     gpus = holding.devices[0] if holding.devices else 0
     assert (answer.containers[0].numa_mask, cpu_list(holding.cpuset), gpus) == expected
-    assert holding.cpus == holding.cpuset
+    assert holding.cpuset in {0, holding.cpus}
 
 
 def test_unbound_cpus_are_counted_by_numa_node_and_seen_by_no_exclusivity():
@@ -246,7 +269,12 @@ def test_containers_share_the_cpus_and_divide_the_devices():
         ContainerDemand("b", ContainerKind.APP, 1000, ((GPU, 2),)),
     )
     totals = {"cpu": 2000, GPU: 3, "example.com/other": 1}
-    answer = place(TWO, PodDemand(QosClass.BURSTABLE, containers, numa_policy="SingleNUMANode", totals=totals))
+    answer = place(
+        TWO,
+        PodDemand(
+            QosClass.BURSTABLE, containers, numa_policy="SingleNUMANode", cpu_binding=CpuBinding.CPUS, totals=totals
+        ),
+    )
     assert [(one.name, one.cpus, one.devices) for one in answer.containers] == [
         ("init", 0b11, ((0, 0b111),)),
         ("a", 0b11, ((0, 0b1),)),

@@ -1,10 +1,13 @@
 """The choice without trying every combination agrees with the merge that does, and so do the reasons."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scheduler_cases import machine, machines, pod, pods, state_of, states
 
+from webhook.core.demand import CpuBinding
 from webhook.core.scheduler import Scoring
 from webhook.core.scheduler.cards import cards_of
 from webhook.core.scheduler.choice import MOST_COMBINATIONS, Choice
@@ -17,7 +20,7 @@ from webhook.core.scheduler.zones import zones_of
 
 
 def choice_of(on, state, demand, policy, *, bound, scoring=Scoring.LEAST_ALLOCATED) -> Choice:
-    request = request_of(on, demand, is_bound=bound)
+    request = request_of(on, replace(demand, cpu_binding=CpuBinding.CPUS if bound else CpuBinding.NONE))
     exclusive = effective_exclusive(demand.numa_policy, demand.numa_exclusive)
     terms = Terms(policy, on.all_numa, exclusive, Occupants.of(state.cpusets, on.cpus.numa_cpus))
     return Choice(terms, zones_of(on, state, request), cards_of(on, state, request), scoring)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_cases import machines, numa_of_cpus, numa_of_devices, pods, states
 
+from webhook.core.demand import CpuBinding
 from webhook.core.machine import NodeState
 from webhook.core.numa_room import numa_room
 from webhook.core.placement import Placement, Rejection
@@ -14,14 +15,13 @@ from webhook.core.scheduler.allocator import REASONS
 from webhook.core.scheduler.conditions import conditions
 from webhook.core.scheduler.exclusive import NumaStatus, Occupants
 from webhook.core.scheduler.policies import effective_policy
-from webhook.core.scheduler.request import binds_cpus
+from webhook.core.scheduler.request import binding_on
 
 ALLOCATOR = SchedulerAllocator()
 
 
 def is_bound(on, demand) -> bool:
-    forced = on.kubelet.full_pcpus_only and on.kubelet.static_cpus
-    return demand.totals["cpu"] > 0 and (forced or binds_cpus(demand))
+    return binding_on(on, demand) is not CpuBinding.NONE
 
 
 @settings(max_examples=200, deadline=None)
@@ -86,7 +86,7 @@ def one_numa_node_suffices(on, state, demand) -> bool:
     millicores = demand.totals["cpu"]
     occupants = Occupants.of(state.cpusets, on.cpus.numa_cpus)
     exclusive = demand.numa_exclusive or ("Required" if demand.numa_policy else "")
-    in_cores = on.kubelet.full_pcpus_only and on.kubelet.static_cpus
+    in_cores = binding_on(on, demand) is CpuBinding.WHOLE_CORES
     for position, cpus in enumerate(on.cpus.numa_cpus):
         if exclusive == "Required" and occupants.status(position) is NumaStatus.SHARED:
             continue

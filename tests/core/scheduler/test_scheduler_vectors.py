@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from scheduler_cases import GPU, machine, pod, state_of
 
+from webhook.core.cpu_binding import binding_of
+from webhook.core.demand import CpuBinding
 from webhook.core.kubelet.tables import tables_of
 from webhook.core.machine import NodeState
 from webhook.core.masks import cpu_list, mask_of, members, parse_cpu_list
 from webhook.core.placement import Placement, Rejection
+from webhook.core.pod import Pod
 from webhook.core.quantity import parse_quantity
 from webhook.core.scheduler import SchedulerAllocator, Scoring
 from webhook.core.scheduler.cards import cards_of
@@ -203,7 +206,7 @@ def test_device_hint_generation(given, expected):
         for kind, request in given["requests"].items()
     }
     state = state_of(on, gpus=mask_of(given.get("assigned", {}).get("gpu", ())))
-    request = request_of(on, pod(more=wanted), is_bound=False)
+    request = request_of(on, pod(more=wanted))
     found = {
         kind: [one | {"score": hint.score} for one, hint in zip(listed(hints), hints, strict=True)]
         for kind, hints in cards_of(on, state, request).hints()
@@ -229,8 +232,9 @@ def test_filter_affinity(given, expected):
         policy=given["podPolicy"],
         exclusive=given["exclusive"],
         gib=amount("memory", given["requests"]["memory"]) >> 30,
+        binding=CpuBinding.NONE,
     )
-    answer = SchedulerAllocator(Scoring(given["numaScoring"]), binds=lambda _: False).place(on, state, wanted)
+    answer = SchedulerAllocator(Scoring(given["numaScoring"])).place(on, state, wanted)
     assert isinstance(answer, Placement) is expected["admit"]
     assert list(members(answer.containers[0].numa_mask)) == expected["affinity"]
 
@@ -263,8 +267,9 @@ def test_allocate(given, expected):
 def test_prefilter(given, expected):
     """A pod whose CPUs are to be bound is passed over everywhere where they are no whole ones."""
     on = machine()
-    allocator = SchedulerAllocator(binds=lambda _: given["labels"]["koordinator.sh/qosClass"] in {"LSR", "LSE"})
-    answer = allocator.place(on, NodeState.empty(on), pod(float(given["requests"]["cpu"]), policy="SingleNUMANode"))
+    binding = binding_of(Pod(labels=given["labels"]))
+    asked = pod(float(given["requests"]["cpu"]), policy="SingleNUMANode", binding=binding)
+    answer = SchedulerAllocator().place(on, NodeState.empty(on), asked)
     assert isinstance(answer, Rejection)
     assert (answer.message, answer.structural) == (expected["message"], True)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from webhook.core.demand import PodDemand
+from webhook.core.demand import CpuBinding, PodDemand
 from webhook.core.ledger.alternatives import Alternatives
 from webhook.core.ledger.charges import Allocators, Charges
 from webhook.core.ledger.index import NodeIndex
@@ -158,7 +158,9 @@ class Accounts:
         """
         self._remember(entry)
         demand = entry.pod.demand
-        if any(container.devices or demand.exclusive_cpus(container) for container in demand.containers):
+        if demand.cpu_binding is not CpuBinding.NONE or any(
+            container.devices or demand.exclusive_cpus(container) for container in demand.containers
+        ):
             self._waiting[entry.uid] = entry
 
     @property

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from webhook.core.demand import PodDemand
+from webhook.core.demand import CpuBinding, PodDemand
 from webhook.core.ledger.records import AllocatorKind, Entry, NodeRecord, PodRecord
 from webhook.core.machine import Machine, NodeState
+from webhook.core.numa_room import peak
 from webhook.core.placement import Holding
+from webhook.core.scheduler.request import binding_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +89,17 @@ def told(record: NodeRecord, pod: PodRecord) -> Told | None:
     unknown = tuple(
         at for at, layout in enumerate(machine.devices) if layout.resource in asked and layout.resource not in names
     )
-    return Told(holding, confirmed.cpus is not None or not pins_cpus(record, pod.demand), unknown)
+    return Told(holding, confirmed.cpus is not None or not pinned_cpus(record, pod.demand), unknown)
 
 
-def pins_cpus(record: NodeRecord, demand: PodDemand) -> bool:
-    """Return whether a container of ``demand`` gets exclusive CPUs on the node."""
+def pinned_cpus(record: NodeRecord, demand: PodDemand) -> int:
+    """Return how many CPUs a pod of ``demand`` gets for itself, bound by its scheduler or pinned by its kubelet."""
     machine = record.machine
-    if machine is None or (record.allocator is AllocatorKind.KUBELET and not machine.kubelet.static_cpus):
-        return False
-    return any(demand.exclusive_cpus(container) for container in demand.containers)
+    if machine is None:
+        return 0
+    if record.allocator is AllocatorKind.SCHEDULER and binding_on(machine, demand) is not CpuBinding.NONE:
+        return demand.totals["cpu"] // 1000
+    return peak(demand, demand.exclusive_cpus) if machine.kubelet.static_cpus else 0
 
 
 def holding_on(machine: Machine, cpus: int, devices: Iterable[tuple[str, int]]) -> Holding | None:
@@ -111,7 +115,9 @@ def holding_on(machine: Machine, cpus: int, devices: Iterable[tuple[str, int]]) 
 
 def is_within(machine: Machine, holding: Holding, demand: PodDemand) -> bool:
     """Return whether ``holding`` is no more than all containers of ``demand`` ask for together."""
-    if holding.cpus.bit_count() * 1000 > sum(container.cpu_millicores for container in demand.containers):
+    by_containers = sum(container.cpu_millicores for container in demand.containers)
+    with_overhead = demand.totals.get("cpu", 0)
+    if holding.cpus.bit_count() * 1000 > max(by_containers, with_overhead):
         return False
     for layout, mask in zip(machine.devices, holding.devices, strict=True):
         asked = sum(

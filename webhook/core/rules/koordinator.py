@@ -7,20 +7,15 @@ container is looked at by itself.
 from collections.abc import Iterator
 from typing import Final
 
+from webhook.core.cpu_binding import PINNED_QOS, PROD_PRIORITIES, QOS_LABEL, other_priority
 from webhook.core.dialect import Case
 from webhook.core.effective import demand_of
 from webhook.core.findings import Finding, Severity
-from webhook.core.pod import Pod
 from webhook.core.quantity import NANOS_PER_MILLI, Quantity
 from webhook.core.reasons import CPU_SUM_NOT_WHOLE, PRIORITY_NOT_PROD, QOS_NOT_PINNED, QOS_UNKNOWN
 from webhook.core.spelling import cores, folded, label_path, one_of, shown, whole_cores
 
-QOS_LABEL: Final = "koordinator.sh/qosClass"
-PRIORITY_LABEL: Final = "koordinator.sh/priority-class"
 _QOS_CLASSES: Final = ("LSE", "LSR", "LS", "BE", "SYSTEM")
-_PINNED: Final = ("LSE", "LSR")
-_PROD: Final = "koord-prod"
-_PROD_PRIORITIES: Final = range(9000, 10000)
 
 
 def quality(case: Case) -> Iterator[Finding]:
@@ -33,27 +28,27 @@ def quality(case: Case) -> Iterator[Finding]:
         yield QOS_UNKNOWN.at(
             path, f"the value {shown(qos)} is not known; {hint}", found=shown(qos), wanted=meant or one_of(_QOS_CLASSES)
         )
-    elif qos not in _PINNED:
+    elif qos not in PINNED_QOS:
         yield QOS_NOT_PINNED.at(
             path,
             f"with {f'QoS {qos}' if qos else 'no QoS class'} the CPUs are not pinned, only counted by NUMA node.",
             found=qos or "no such label",
-            wanted=one_of(_PINNED),
+            wanted=one_of(PINNED_QOS),
         )
-    elif (priority := _other_priority(case.pod)) is not None:
+    elif (priority := other_priority(case.pod)) is not None:
         where, found = priority
         yield PRIORITY_NOT_PROD.at(
             where,
             f"{qos} is for pods of the prod priority only, and this one has {found}.",
             found=found,
-            wanted=f"{_PROD_PRIORITIES.start} to {_PROD_PRIORITIES.stop - 1}",
+            wanted=f"{PROD_PRIORITIES.start} to {PROD_PRIORITIES.stop - 1}",
             severity=Severity.ERROR if qos == "LSR" else Severity.WARNING,
         )
 
 
 def cpu_sum(case: Case) -> Iterator[Finding]:
     """Refuse a pinned pod whose CPU requests in sum (init containers and overhead as usual) are no whole cores."""
-    if case.pod.labels.get(QOS_LABEL) not in _PINNED or _other_priority(case.pod) is not None:
+    if case.pod.labels.get(QOS_LABEL) not in PINNED_QOS or other_priority(case.pod) is not None:
         return
     total = Quantity(demand_of(case.pod).totals.get("cpu", 0) * NANOS_PER_MILLI)
     if (total.nanos > 0 and total.is_whole) or (total.is_zero and case.pod.is_partial):
@@ -67,18 +62,3 @@ def cpu_sum(case: Case) -> Iterator[Finding]:
         next_step=f"Change the requests to {whole_cores(max(1, total.nearest_whole()))} in sum.",
         severity=severity,
     )
-
-
-def _other_priority(pod: Pod) -> tuple[str, str] | None:
-    """Return where the pod says that its priority is not prod, and what it says; None where it is prod or silent.
-
-    Silence counts as prod for the scheduler. A class name that is not yet resolved to a number is silence, unless it
-    is one of Koordinator's own.
-    """
-    label = pod.labels.get(PRIORITY_LABEL)
-    if label is not None:
-        return None if label == _PROD else (label_path(PRIORITY_LABEL), shown(label))
-    if pod.priority:
-        return None if pod.priority in _PROD_PRIORITIES else ("spec.priority", str(pod.priority))
-    name = pod.priority_class_name
-    return ("spec.priorityClassName", shown(name)) if name.startswith("koord-") and name != _PROD else None

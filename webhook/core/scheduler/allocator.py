@@ -1,6 +1,6 @@
 """``SchedulerAllocator``: a NUMA-aware scheduler behind the protocol of allocator models."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -9,6 +9,7 @@ from webhook.core.demand import PodDemand
 from webhook.core.kubelet.cpu_packed import CpuPickError, take_packed
 from webhook.core.kubelet.tables import CpuTable, tables_of
 from webhook.core.machine import Machine, NodeState
+from webhook.core.numa_room import peak
 from webhook.core.occupancy import give_back, take
 from webhook.core.placement import ContainerPlace, Holding, Placement, Rejection
 from webhook.core.pod import ContainerKind
@@ -23,7 +24,7 @@ from webhook.core.scheduler.policies import (
     effective_policy,
     is_wider_than_a_numa_node,
 )
-from webhook.core.scheduler.request import Request, WholeCpusError, binds_cpus, request_of
+from webhook.core.scheduler.request import Request, WholeCpusError, is_pinned_by_kubelet, request_of
 from webhook.core.scheduler.scoring import Scoring
 from webhook.core.scheduler.zones import Zones, free_memory, whole_free_cores, zones_of
 
@@ -57,8 +58,6 @@ class SchedulerAllocator:
     """
 
     scoring: Scoring = Scoring.LEAST_ALLOCATED
-    binds: Callable[[PodDemand], bool] = binds_cpus
-    """Whether the pod's CPUs are bound to a set."""
     name: str = "scheduler"
 
     def place(self, machine: Machine, state: NodeState, demand: PodDemand) -> Placement | Rejection:
@@ -111,7 +110,7 @@ class _Placing:
             facts = {"pod_policy": demand.numa_policy, "node_policy": machine.node_policy}
             raise _RefusedError(POLICY_MISMATCH, str(error), facts=facts) from None
         try:
-            request = request_of(machine, demand, is_bound=self.allocator.binds(demand))
+            request = request_of(machine, demand)
         except WholeCpusError as error:
             raise _RefusedError(CPUS_NOT_WHOLE, str(error), "cpu") from None
         cards = cards_of(machine, self.state, request)
@@ -147,7 +146,7 @@ class _Placing:
         free = whole_free_cores(self.machine, self.state.free_cpus) if request.in_whole_cores else self.state.free_cpus
         memory: tuple[tuple[tuple[int, int], ...], ...] = ()
         if numa_mask is None:
-            cpus = cpuset = self._anywhere(table, free, request)
+            cpus, cpuset = self._anywhere(table, free, request)
         else:
             if request.millicores:
                 shares = self._cpu_shares(request, table, zones, numa_mask)
@@ -165,14 +164,21 @@ class _Placing:
             devices[one.index] = picked
         return Holding(cpus, tuple(devices), memory, cpuset)
 
-    def _anywhere(self, table: CpuTable, free: int, request: Request) -> int:
-        """Return the bound CPUs of a pod that no policy aligns: NUMA nodes do not matter and are not counted."""
-        if not request.is_bound:
-            return 0
-        try:
-            return take_packed(table, free, request.millicores // 1000)
-        except CpuPickError:
-            raise _RefusedError(INSUFFICIENT, "not enough cpus available to satisfy request", "cpu") from None
+    def _anywhere(self, table: CpuTable, free: int, request: Request) -> tuple[int, int]:
+        """Return the CPUs of a pod that no policy aligns, wherever they are, and the set that it is bound to.
+
+        What is not bound is not counted, but for what the node's kubelet pins after the scheduler's choice.
+        """
+        if request.is_bound:
+            try:
+                cpus = take_packed(table, free, request.millicores // 1000)
+            except CpuPickError:
+                raise _RefusedError(INSUFFICIENT, "not enough cpus available to satisfy request", "cpu") from None
+            return cpus, cpus
+        if is_pinned_by_kubelet(self.machine, self.demand):
+            count = peak(self.demand, self.demand.exclusive_cpus)
+            return (take_packed(table, free, count) if count <= free.bit_count() else 0), 0
+        return 0, 0
 
     def _cpu_shares(self, request: Request, table: CpuTable, zones: Zones, numa_mask: int) -> Mapping[int, int]:
         unit = request.cpu_unit * (table.cpus_per_core if request.in_whole_cores else 1)

@@ -3,11 +3,10 @@
 from functools import lru_cache
 from typing import Final
 
-from webhook.core.demand import PodDemand
+from webhook.core.demand import CpuBinding, PodDemand
 from webhook.core.machine import Machine
 from webhook.core.numa_room import RoomKey
 from webhook.core.scheduler.policies import SINGLE_NUMA_NODE, PolicyMismatchError, effective_policy
-from webhook.core.scheduler.request import binds_cpus
 
 _ANY_CPUS: Final[RoomKey] = "machine", "cpu", 0, 0
 _NEVER: Final[tuple[RoomKey, int]] = ("never", "", 0, 0), 1
@@ -22,7 +21,7 @@ def conditions(machine: Machine, demand: PodDemand) -> tuple[tuple[RoomKey, int]
         return (_NEVER,)
     # A CPU that is begun is not free for another pod (``picks.owed_cpus``).
     cpus = -(-demand.totals.get("cpu", 0) // 1000)
-    counts_cpus = bool(policy) or binds_cpus(demand)
+    counts_cpus = bool(policy) or demand.cpu_binding is not CpuBinding.NONE
     result: list[tuple[RoomKey, int]] = [(_ANY_CPUS, cpus + 1)] if counts_cpus else []
     if policy == SINGLE_NUMA_NODE:
         result.append((("numa", "", 1, 0), cpus + 1))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from webhook.core.demand import PodDemand
+from webhook.core.demand import CpuBinding, PodDemand
 from webhook.core.machine import Machine
 
 
@@ -22,7 +22,7 @@ class Request:
     is_bound: bool = False
     """The CPUs are pinned to a set; else they are only counted, by NUMA node where a policy holds."""
     in_whole_cores: bool = False
-    """The node's kubelet has ``full-pcpus-only``: all siblings of a core or none (2.6)."""
+    """The pod requires it, or the node's kubelet has ``full-pcpus-only``: all siblings of a core or none (2.6)."""
 
     @property
     def cpu_unit(self) -> int:
@@ -30,20 +30,20 @@ class Request:
         return 1000 if self.is_bound else 1
 
 
-def binds_cpus(demand: PodDemand) -> bool:
-    """Return whether the scheduler binds the pod's CPUs, as far as its demand tells.
-
-    ACK binds every pod of the feature: its containers ask for whole cores. Koordinator binds those of QoS LSR and LSE,
-    which a demand does not tell; a pod with a policy and whole cores counts as one. Without a policy of its own, a pod
-    counts as bound where a kubelet would pin it.
-    """
-    asking = [container for container in demand.containers if container.cpu_millicores]
-    if demand.numa_policy:
-        return bool(asking) and not any(container.cpu_millicores % 1000 for container in asking)
-    return any(demand.exclusive_cpus(container) for container in asking)
+def is_pinned_by_kubelet(machine: Machine, demand: PodDemand) -> bool:
+    """Return whether a static CPU manager pins CPUs of a pod whose CPUs no scheduler binds."""
+    return machine.kubelet.static_cpus and any(demand.exclusive_cpus(container) for container in demand.containers)
 
 
-def request_of(machine: Machine, demand: PodDemand, *, is_bound: bool) -> Request:
+def binding_on(machine: Machine, demand: PodDemand) -> CpuBinding:
+    """Return how the pod's CPUs are bound on ``machine``, which may force it, whatever the pod's QoS."""
+    if demand.totals.get("cpu", 0) <= 0:
+        return CpuBinding.NONE
+    kubelet = machine.kubelet
+    return CpuBinding.WHOLE_CORES if kubelet.static_cpus and kubelet.full_pcpus_only else demand.cpu_binding
+
+
+def request_of(machine: Machine, demand: PodDemand) -> Request:
     """Return what ``demand`` asks of ``machine``; resources that the machine does not track are left to plain counts.
 
     Raises:
@@ -51,10 +51,8 @@ def request_of(machine: Machine, demand: PodDemand, *, is_bound: bool) -> Reques
     """
     totals = demand.totals
     millicores = totals.get("cpu", 0)
-    kubelet = machine.kubelet
-    in_whole_cores = kubelet.static_cpus and kubelet.full_pcpus_only
-    # A node that forces whole cores binds every pod, whatever its QoS.
-    is_bound = millicores > 0 and (is_bound or in_whole_cores)
+    binding = binding_on(machine, demand)
+    is_bound, in_whole_cores = binding is not CpuBinding.NONE, binding is CpuBinding.WHOLE_CORES
     if is_bound:
         if millicores % 1000:
             raise WholeCpusError("the requested CPUs must be integer")
@@ -73,5 +71,5 @@ def request_of(machine: Machine, demand: PodDemand, *, is_bound: bool) -> Reques
             if (count := totals.get(layout.resource, 0)) > 0
         ),
         is_bound,
-        is_bound and in_whole_cores,
+        in_whole_cores,
     )
