@@ -12,14 +12,17 @@ sys.path[:0] = [str(Path(__file__).parent / "ledger"), str(Path(__file__).parent
 from ledger_world import GPU, demand, ledger, machine, node, pod  # noqa: E402
 from support import builders  # noqa: E402
 
-from webhook.core.capacity import CapacityRules, decide_bind, decide_capacity  # noqa: E402
+from webhook.core.capacity import CapacityRules, decide_capacity  # noqa: E402
+from webhook.core.capacity_bind import decide_bind  # noqa: E402
 from webhook.core.decisions import Ask, Operation  # noqa: E402
 from webhook.core.ledger import events  # noqa: E402
 from webhook.core.ledger.classes import MachineClass  # noqa: E402
+from webhook.core.ledger.ledger import Ledger  # noqa: E402
 from webhook.core.ledger.records import AllocatorKind, Confirmed, PodRecord  # noqa: E402
 from webhook.core.machine import TopologyPolicy, TopologyScope  # noqa: E402
 from webhook.core.node_selection import Taint  # noqa: E402
 from webhook.core.pod import Binding, Pod, Workload  # noqa: E402
+from webhook.core.scheduler import SchedulerAllocator  # noqa: E402
 
 TOPOLOGY = {"ack.node.gpu.schedule": "topology"}
 MACHINE = machine(2, 16, 4, name="gpu-8")
@@ -109,6 +112,22 @@ def _bind_refused_nowhere():
     return binding(made, "p1", "gpu-1")
 
 
+def _bind_refused_with_volumes():
+    made = cluster(node("gpu-2", MACHINE, labels=TOPOLOGY), bound=SPLIT)
+    made.apply(events.PodSeen(pending("p1", (4, 3), volume_claims=("data", "cache", "a", "b"))), 110.0)
+    return binding(made, "p1", "gpu-1")
+
+
+def by_scheduler(asks=None, *, node_policy=""):
+    """Return a ledger of one node whose NUMA nodes a scheduler hands out, ``asks`` bound there."""
+    made = Ledger({AllocatorKind.SCHEDULER: SchedulerAllocator()})
+    on = replace(MACHINE, node_policy=node_policy)
+    made.apply(events.NodeSeen(node("gpu-1", on, labels=TOPOLOGY, kind=AllocatorKind.SCHEDULER)), 90.0)
+    if asks is not None:
+        made.apply(events.PodSeen(pod("a", replace(demand(*asks), numa_policy="Restricted"), node_name="gpu-1")), 100.0)
+    return made
+
+
 def _out_of_turn():
     made = cluster()
     for uid in ("p1", "p2"):
@@ -167,6 +186,9 @@ CASES = {
     "never, too many CPUs": lambda: capacity(cluster(), asked(40, 1)),
     "never under restricted": _restricted,
     "never, by a declared class alone": lambda: capacity(ledger(), asked(4, 5), rules=CapacityRules(classes=(CLASS,))),
+    "would wait, on a scheduler's node": lambda: capacity(by_scheduler([(4, 6)]), asked(4, 3)),
+    "never, for the node has another policy": lambda: capacity(by_scheduler(node_policy="Restricted"), asked(4, 2)),
+    "never on a scheduler's machine": lambda: capacity(by_scheduler(), asked(4, 5)),
     "unknown, no node": lambda: capacity(ledger(), asked()),
     "unknown, no topology": lambda: capacity(cluster(node("gpu-1", None, labels=TOPOLOGY)), asked()),
     "unknown, claims": lambda: capacity(cluster(), asked(spec={"resourceClaims": [{"name": "gpu"}]})),
@@ -183,6 +205,7 @@ CASES = {
     ),
     "a binding that is steered": _bind_refused,
     "a binding with no other node": _bind_refused_nowhere,
+    "a binding of a pod with volume claims": _bind_refused_with_volumes,
     "a binding out of turn": _out_of_turn,
 }
 

@@ -76,6 +76,42 @@ def test_which_nodes_are_guarded(record, expected):
     assert word(binding(made, "p1", "gpu-9")) == expected
 
 
+@pytest.mark.parametrize(
+    ("seconds", "answered", "expected"),
+    [
+        pytest.param(0.0, False, "BINDING_OUT_OF_TURN", id="at once"),
+        pytest.param(59.9, False, "BINDING_OUT_OF_TURN", id="just before the end"),
+        pytest.param(60.0, False, "let through", id="the kubelet has had its time"),
+        pytest.param(1.0, True, "let through", id="it has answered"),
+    ],
+)
+def test_a_kubelet_that_never_answers_holds_nobody_up_for_ever(seconds, answered, expected):
+    """An equal pod waits for the first one's answer, but not longer than ``answer_seconds``; room still counts."""
+    made = cluster()
+    for uid in ("p1", "p2", "p3"):
+        stored(made, uid)
+    commit(made, binding(made, "p1", "gpu-1", now=130.0))
+    bound = pending(
+        "p1", version=2, node_name="gpu-1", is_answered=answered, phase="Running" if answered else "Pending"
+    )
+    made.apply(events.PodSeen(bound), 131.0)
+    decision = binding(made, "p2", "gpu-1", now=130.0 + seconds)
+    assert word(decision) == expected
+    if expected == "let through":
+        commit(made, decision, now=130.0 + seconds)
+        assert word(binding(made, "p3", "gpu-1", now=500.0)) == "BINDING_WOULD_FAIL"
+
+
+def test_the_time_of_an_answer_is_a_rule():
+    """``answer_seconds`` counts from the moment at which the pod was charged to its node."""
+    made, rules = cluster(), CapacityRules(answer_seconds=5.0)
+    for uid in ("p1", "p2"):
+        stored(made, uid)
+    commit(made, binding(made, "p1", "gpu-1", now=130.0, rules=rules))
+    assert word(binding(made, "p2", "gpu-1", now=134.0, rules=rules)) == "BINDING_OUT_OF_TURN"
+    assert word(binding(made, "p2", "gpu-1", now=135.0, rules=rules)) == "let through"
+
+
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.OFF])
 def test_a_namespace_that_only_warns_is_not_guarded(mode):
     """Its bindings are counted all the same."""

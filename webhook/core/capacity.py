@@ -1,8 +1,7 @@
-"""The ledger's two questions: could a node take this pod or workload, and will this node take this pod now?"""
+"""The ledger's first question: could a node take this pod or workload? The other one is in ``capacity_bind``."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -12,15 +11,13 @@ from webhook.core.dialects import KUBELET
 from webhook.core.findings import Finding, Severity
 from webhook.core.judge import carries_mark
 from webhook.core.ledger import reasons
-from webhook.core.ledger.events import BindingAdmitted, BindingRefused, Claimed
+from webhook.core.ledger.events import Claimed
 from webhook.core.ledger.ledger import Ledger
-from webhook.core.ledger.orders import every_order_works
-from webhook.core.ledger.proofs import asked, numa_rooms, policy_words, prove
-from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeView, PodRecord
+from webhook.core.ledger.proofs import asked, prove
+from webhook.core.ledger.records import AllocatorKind, PodRecord
 from webhook.core.ledger.verdicts import Outcome, Verdict, judge, replicas_that_fit
 from webhook.core.occupancy import holds_nothing
-from webhook.core.placement import Placement
-from webhook.core.pod import Binding, Pod, PodTemplate, Workload
+from webhook.core.pod import Pod, PodTemplate, Workload
 from webhook.core.rules.pinning import pinning_findings
 from webhook.core.spelling import counted
 
@@ -31,7 +28,6 @@ __all__ = [
     "CapacityRules",
     "Mode",
     "concerns",
-    "decide_bind",
     "decide_capacity",
     "finding_of",
     "unknown",
@@ -237,114 +233,3 @@ def _replicas(ledger: Ledger, record: PodRecord, more: int, surge: int, path: st
             "would wait for room."
         )
     yield reasons.REPLICAS_EXCEED_ROOM.at(path, problem, found=str(count.pods), wanted=str(wanted))
-
-
-# --- bindings ---
-
-MOST_TRIES_ON_OPEN: Final = 20
-"""Refusals of one pod at nodes with several accounts, or with a refusal of the kubelet's own, before the guard gives
-way: with the scheduler's back-off of at most 11 s, after about three minutes."""
-MOST_OPEN_NODES: Final = 8
-"""Nodes that fit by their first account only and are passed over in one search: there is seldom more than one."""
-
-
-def decide_bind(
-    ask: Ask,
-    ledger: Ledger,
-    rules: CapacityRules,
-    now_seconds: float,
-    shunned: frozenset[str] = frozenset(),
-) -> Decision:
-    """Return whether a pod may be bound to a node: refused only where the node's kubelet would refuse it.
-
-    ``shunned`` are nodes that the scheduler does not take for this pod: a refusal steers it to none of them.
-    """
-    binding = ask.subject
-    if not isinstance(binding, Binding) or ask.operation is not Operation.CREATE:
-        return Decision.allow()
-    entry = ledger.entry(binding.pod_uid, binding.namespace or ask.namespace, binding.pod_name)
-    view = ledger.views.get(binding.node_name)
-    if entry is None or view is None:
-        return Decision.allow()
-    # A second binding of one that was let through: asked again, or the first came to nothing after us.
-    if entry.state is EntryState.BOUND and (not entry.is_assumed or entry.node == binding.node_name):
-        return Decision.allow()
-    admitted = BindingAdmitted(entry.uid, binding.node_name, now_seconds + rules.binding_seconds)
-    if rules.mode(Outcome.WOULD_FAIL, binding.namespace or ask.namespace) in {Mode.OFF, Mode.WARN}:
-        return Decision.allow(event=admitted)
-    refusal = _refusal(ledger, view, entry, rules)
-    if refusal is None:
-        return Decision.allow(event=admitted)
-    steer_to = _steer_to(ledger, entry, shunned | {view.record.name})
-    if refusal.code == reasons.BINDING_WOULD_FAIL.code:
-        refusal = replace(refusal, next_step=_where_to(steer_to))
-    refused = BindingRefused(entry.uid, steer_to, now_seconds + rules.steering_seconds)
-    return Decision(allowed=False, findings=(refusal,), event=refused)
-
-
-def _where_to(steer_to: str) -> str:
-    if steer_to:
-        return f"The pod is steered to node {steer_to}, which fits."
-    return "No other node fits now; the pod waits and is bound when room is free."
-
-
-def _refusal(ledger: Ledger, view: NodeView, entry: Entry, rules: CapacityRules) -> Finding | None:
-    """Return why the binding is turned back, or None where it may pass."""
-    machine, state = view.record.machine, view.bound_state
-    if view.record.allocator is not AllocatorKind.KUBELET or machine is None or state is None:
-        return None
-    accounts = (view, *ledger.alternatives(view.record.name))
-    placements = [_placed(ledger, account, entry) for account in accounts]
-    path, pod = "target", f"{entry.pod.namespace}/{entry.pod.name}"
-    if None in placements:
-        is_open = any(placement is not None for placement in placements)
-        if entry.tries >= (MOST_TRIES_ON_OPEN if is_open else rules.most_tries_on_guess if view.is_guessed else inf):
-            return None
-        free = numa_rooms(machine, accounts[placements.index(None)].bound_state or state)
-        proof = f"Free there ({policy_words(machine)}): {free}. Asked: {asked(entry.pod.demand)}."
-        problem = f"Node {view.record.name}'s kubelet would refuse pod {pod} for good."
-        if is_open:
-            problem = (
-                f"Node {view.record.name}'s kubelet may refuse pod {pod} for good: a pod ended there just as another "
-                "came, and which of them was first is not known."
-            )
-        return replace(reasons.BINDING_WOULD_FAIL.at(path, problem), proof=proof)
-    if all(placement is not None and holds_nothing(placement.holding) for placement in placements):
-        return None
-    if ledger.has_refused(view.record.name, entry.pod.demand) and entry.tries < MOST_TRIES_ON_OPEN:
-        problem = f"Node {view.record.name}'s kubelet has refused an equal pod, and nothing was freed there since."
-        return reasons.BINDING_WOULD_FAIL.at(path, problem)
-    for account in accounts:
-        in_flight = [other for other in account.bound if not other.pod.is_answered and _holds(other)]
-        if in_flight and not every_order_works(ledger.charges, account, in_flight, entry):
-            names = ", ".join(f"{other.pod.namespace}/{other.pod.name}" for other in in_flight[:3])
-            problem = f"Node {view.record.name}'s kubelet has not answered yet for {names}, bound just before."
-            return reasons.BINDING_OUT_OF_TURN.at(path, problem)
-    return None
-
-
-def _placed(ledger: Ledger, account: NodeView, entry: Entry) -> Placement | None:
-    state = account.bound_state
-    return None if state is None else ledger.charges.place(account, state, entry.pod.demand)
-
-
-def _holds(entry: Entry) -> bool:
-    return entry.holding is not None and not holds_nothing(entry.holding)
-
-
-def _steer_to(ledger: Ledger, entry: Entry, avoid: frozenset[str]) -> str:
-    """Return the node that the pod should try next; empty where none fits for sure."""
-    if entry.node and entry.node not in avoid and _fits_for_sure(ledger, entry, entry.node):
-        return entry.node
-    for _ in range(MOST_OPEN_NODES):
-        node = ledger.find(entry.pod, avoid=avoid).node
-        if not node or _fits_for_sure(ledger, entry, node):
-            return node
-        avoid |= {node}
-    return ""
-
-
-def _fits_for_sure(ledger: Ledger, entry: Entry, node: str) -> bool:
-    if ledger.has_refused(node, entry.pod.demand):
-        return False
-    return all(_placed(ledger, account, entry) is not None for account in ledger.alternatives(node))

@@ -80,6 +80,8 @@ class CapacityRules:
     tried again long before, and the new try counts in its place."""
     steering_seconds: float = 60.0
     """How long a refused pod keeps its place on the node it is steered to: the scheduler's longest back-off is 11 s."""
+    answer_seconds: float = 60.0
+    """How long a bound pod that its kubelet has not answered for counts as in flight, so that its order is open."""
     most_tries_on_guess: int = 3
     """Refusals of one pod that rest on guesses before the guard gives way."""
     vocabulary: Vocabulary = field(default_factory=lambda: Rules().vocabulary)

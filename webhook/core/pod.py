@@ -161,6 +161,8 @@ class Pod:
     priority: int = 0
     priority_class_name: str = ""
     scheduling_gates: tuple[str, ...] = ()
+    volume_claims: tuple[str, ...] = field(default=(), compare=False)
+    """Names of the PersistentVolumeClaims that it mounts, those of generic ephemeral volumes included."""
     has_resource_claims: bool = False
     """``spec.resourceClaims`` is not empty: devices come by dynamic resource allocation."""
     owner_kind: str = ""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from webhook.core.capacity import CapacityRules, decide_bind, decide_capacity, unknown
+from webhook.core.capacity import CapacityRules, decide_capacity, unknown
+from webhook.core.capacity_bind import decide_bind
 from webhook.core.decisions import Ask, Decision
 from webhook.core.demand import PodDemand
 from webhook.core.ledger import reasons

@@ -62,7 +62,7 @@ def _ours(view: NodeView | None) -> dict[str, object]:
         return {"ledger": "the node is not known any more"}
     machine = view.record.machine
     return {
-        "ledger": f"free {numa_rooms(machine, view.bound_state)} ({policy_words(machine)})",
+        "ledger": f"free {numa_rooms(machine, view.bound_state)} ({policy_words(view.record)})",
         "pods": [_pod(entry) for entry in view.bound[:_MOST_PODS]],
     }
 

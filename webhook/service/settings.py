@@ -166,6 +166,12 @@ class CapacitySettings:
     """Exact names of users whose creates nobody watches: their pods wait where a person's would be refused."""
     guards_bindings: bool = True
     """Whether the webhook on ``pods/binding`` is installed; only then may pods be let through to wait."""
+    answer_seconds: float = 60.0
+    """How long the pods bound to a node just before hold up others while its kubelet has not said that it took them.
+
+    A kubelet answers within moments, a busy one within seconds; one that is Ready and never does must not hold up
+    every equal pod for ever.
+    """
 
 
 @dataclass(frozen=True, slots=True)

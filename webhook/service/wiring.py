@@ -94,6 +94,7 @@ def capacity_rules_of(settings: Settings, source: LedgerSource) -> CapacityRules
         known_schedulers=frozenset(chosen.schedulers),
         controllers=frozenset(chosen.controllers),
         guards_bindings=chosen.guards_bindings,
+        answer_seconds=chosen.answer_seconds,
         vocabulary=rules_of(settings).vocabulary,
     )
 

@@ -46,6 +46,7 @@ def read_pod_record(raw: object, *, pod: Pod | None = None, confirmed: Confirmed
         resource_version=_version(metadata.get("resourceVersion")),
         failure_reason=read_text(status.get("reason"), "status.reason", faults),
         owner=f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else "",
+        volume_claims=pod.volume_claims,
     )
 
 

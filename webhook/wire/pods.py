@@ -96,6 +96,7 @@ def read_pod_parts(
         priority=priority or 0,
         priority_class_name=text_in(spec, "priorityClassName", "spec", faults),
         scheduling_gates=_gates(spec.get("schedulingGates"), faults),
+        volume_claims=_volume_claims(spec, metadata.get("name")),
         has_resource_claims=bool(list_in(spec, "resourceClaims", "spec", faults)),
         owner_kind=owner_kind,
         owner_name=owner_name,
@@ -214,6 +215,26 @@ def _tolerations(raw: object, faults: list[Malformed]) -> tuple[Toleration, ...]
             )
         )
     return tuple(tolerations)
+
+
+def _volume_claims(spec: JsonMap, pod_name: object) -> tuple[str, ...]:
+    """Return the names of the claims that the pod's volumes mount; what cannot be read mounts none, and no rule asks.
+
+    The claim of a generic ephemeral volume has the pod's name before its own.
+    """
+    volumes = spec.get("volumes")
+    if not volumes or not isinstance(volumes, list):
+        return ()
+    names: list[str] = []
+    for volume in volumes:
+        if not isinstance(volume, dict):
+            continue
+        claim, name = volume.get("persistentVolumeClaim"), volume.get("name")
+        if isinstance(claim, dict) and isinstance(claim.get("claimName"), str):
+            names.append(claim["claimName"])
+        elif isinstance(volume.get("ephemeral"), dict) and isinstance(name, str):
+            names.append(f"{pod_name}-{name}" if isinstance(pod_name, str) else name)
+    return tuple(names)
 
 
 def _gates(raw: object, faults: list[Malformed]) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from core.ledger.ledger_world import demand, ledger, machine, node, pod
 
-from webhook.core.capacity import CapacityRules, decide_bind
+from webhook.core.capacity import CapacityRules
+from webhook.core.capacity_bind import decide_bind
 from webhook.core.decisions import Ask, Operation
 from webhook.core.ledger import alternatives
 from webhook.core.ledger.events import BindingAdmitted, Diverged, NodeGone, PodGone, PodSeen

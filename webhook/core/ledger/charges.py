@@ -93,6 +93,7 @@ class Charges:
             Certainty.GUESSED,
             until_seconds=assumed_until_seconds,
             is_assumed=assumed_until_seconds is not None,
+            since_seconds=now_seconds,
         )
         state = view.bound_state
         if state is not None:
@@ -300,6 +301,7 @@ def _held(
         entry.until_seconds,
         entry.tries,
         entry.is_assumed,
+        entry.since_seconds,
     )
 
 

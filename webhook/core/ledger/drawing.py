@@ -93,7 +93,7 @@ def _top(group: list[NodeView], inner: int, signs: Signs) -> Line:
     record = group[0].record
     kind = [record.machine.name] if record.machine is not None and record.machine.name else []
     if record.machine is not None and record.allocator is AllocatorKind.KUBELET:
-        kind.append(policy_words(record.machine))
+        kind.append(policy_words(record))
     elif record.allocator is AllocatorKind.SCHEDULER:
         kind.append("placed by the scheduler")
     names = [view.record.name for view in group]

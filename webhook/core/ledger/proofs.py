@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice, permutations
 
-from webhook.core.demand import ContainerDemand, PodDemand
+from webhook.core.demand import ContainerDemand, CpuBinding, PodDemand
 from webhook.core.ledger.ledger import Ledger
-from webhook.core.ledger.records import AllocatorKind, NodeView, PodRecord
+from webhook.core.ledger.records import AllocatorKind, NodeRecord, NodeView, PodRecord
 from webhook.core.ledger.verdicts import Outcome, Verdict
 from webhook.core.machine import Machine, NodeState, TopologyPolicy, TopologyScope
 from webhook.core.masks import cpu_list, mask_of, members
 from webhook.core.numa_room import count_of, devices_by_numa, numa_room, peak
 from webhook.core.placement import Rejection
 from webhook.core.pod import ContainerKind
+from webhook.core.scheduler.policies import RESTRICTED, SINGLE_NUMA_NODE
 from webhook.core.spelling import counted
 
 # Nodes that are compared for the nearest miss, those with the most free devices: more would cost more than the sentence
@@ -47,6 +48,9 @@ def asked(demand: PodDemand) -> str:
         devices[resource] = peak(demand, count_of(resource))
     cpus = peak(demand, demand.exclusive_cpus)
     parts = [counted(cpus, "exclusive CPU")] if cpus else []
+    if not cpus and demand.cpu_binding is not CpuBinding.NONE:
+        cpus = demand.totals.get("cpu", 0) // 1000
+        parts = [counted(cpus, "bound CPU")]
     parts += [f"{count} {resource}" for resource, count in devices.items()]
     if not cpus and (millicores := demand.totals.get("cpu", 0)):
         parts.append(f"{millicores / 1000:g} shared CPUs")
@@ -79,8 +83,19 @@ def _numa_room(machine: Machine, state: NodeState, position: int) -> str:
     return ", ".join(parts)
 
 
-def policy_words(machine: Machine) -> str:
-    """Return the policy and scope of a machine's kubelet in words."""
+def policy_words(record: NodeRecord, demand: PodDemand | None = None) -> str:
+    """Return by which policy a node's NUMA nodes are handed out, to a pod of ``demand`` or to any."""
+    return "" if record.machine is None else _policy_words(record.machine, record.allocator, demand)
+
+
+def _policy_words(machine: Machine, kind: AllocatorKind | None, demand: PodDemand | None = None) -> str:
+    if kind is AllocatorKind.SCHEDULER:
+        words = [
+            f"{whose} policy {policy}"
+            for whose, policy in (("pod", demand.numa_policy if demand else ""), ("node", machine.node_policy))
+            if policy
+        ]
+        return f"placed by the scheduler, {', '.join(words) or 'no policy'}"
     policy = machine.kubelet.policy
     scope = "" if policy is TopologyPolicy.NONE else f", scope {machine.kubelet.scope.value}"
     return f"policy {policy.value}{scope}"
@@ -163,8 +178,8 @@ def _nearest_miss(ledger: Ledger, pod: PodRecord, view: NodeView, now_seconds: f
         return ""
     age = _age(now_seconds - view.since_seconds)
     sentence = (
-        f"Node {view.record.name} comes nearest ({policy_words(machine)}; unchanged for {age}). "
-        f"Free there: {numa_rooms(machine, state)}. Asked: {asked(pod.demand)}{_where(machine, pod.demand)}."
+        f"Node {view.record.name} comes nearest ({policy_words(view.record, pod.demand)}; unchanged for {age}). "
+        f"Free there: {numa_rooms(machine, state)}. {_asked_where(machine, view.record.allocator, pod.demand)}"
     )
     short = [
         f"{_amount(resource, left)} where {_amount(resource, wanted)} are asked"
@@ -188,8 +203,8 @@ def _empty_miss(pod: PodRecord, verdict: Verdict) -> str:
         return ""
     name = f" {machine.name}" if machine.name else ""
     return (
-        f"The largest machine{name} ({policy_words(machine)}) has, empty, "
-        f"{numa_rooms(machine, NodeState.empty(machine))}. Asked: {asked(pod.demand)}{_where(machine, pod.demand)}."
+        f"The largest machine{name} ({_policy_words(machine, verdict.kind, pod.demand)}) has, empty, "
+        f"{numa_rooms(machine, NodeState.empty(machine))}. {_asked_where(machine, verdict.kind, pod.demand)}"
     )
 
 
@@ -202,7 +217,17 @@ def _amount(resource: str, amount: int) -> str:
     return f"{amount} {resource}"
 
 
-def _where(machine: Machine, demand: PodDemand) -> str:
+def _asked_where(machine: Machine, kind: AllocatorKind | None, demand: PodDemand) -> str:
+    return f"Asked: {asked(demand)}{_where(machine, kind, demand)}."
+
+
+def _where(machine: Machine, kind: AllocatorKind | None, demand: PodDemand) -> str:
+    if kind is AllocatorKind.SCHEDULER:
+        policy = demand.numa_policy or machine.node_policy
+        return {
+            SINGLE_NUMA_NODE: " on one NUMA node",
+            RESTRICTED: " on as few NUMA nodes as have room, the same for CPUs and devices",
+        }.get(policy, "")
     match machine.kubelet.policy:
         case TopologyPolicy.SINGLE_NUMA_NODE:
             by_container = machine.kubelet.scope is TopologyScope.CONTAINER and len(demand.containers) > 1

@@ -131,6 +131,8 @@ class PodRecord:
     """``status.reason`` of a Failed pod."""
     owner: str = ""
     """Kind/name of the controlling owner, for the map and the proofs only."""
+    volume_claims: tuple[str, ...] = ()
+    """Names of the PersistentVolumeClaims that it mounts."""
 
     @property
     def has_ended(self) -> bool:
@@ -150,6 +152,7 @@ class PodRecord:
             scheduler_name=pod.scheduler_name or "default-scheduler",
             priority=pod.priority,
             owner=f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else "",
+            volume_claims=pod.volume_claims,
         )
 
 
@@ -188,6 +191,8 @@ class Entry:
     """Bindings of it that were turned back."""
     is_assumed: bool = False
     """Bound by an admitted binding that the watch has not shown yet."""
+    since_seconds: float = 0.0
+    """When it was charged to its node, by our clock."""
 
     @property
     def uid(self) -> str:
