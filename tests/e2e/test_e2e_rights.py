@@ -162,6 +162,10 @@ def serving(granted: Granted, folder: Path, address: str):
         granted.world.until(ledger.leads, "a leader", 30)
         with registered(granted.world.plane, ledger.port, authority):
             yield ledger
+    except Exception:
+        # What was waited for in vain may have needed a right: then that is what the test says.
+        assert refused(granted.audit.calls()) == set()
+        raise
     finally:
         ledger.running.kill()
 
