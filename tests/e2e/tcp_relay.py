@@ -9,10 +9,12 @@ from collections.abc import Callable
 class Relay:
     """Passes connections on to ``target()``; what is open stays open, wherever the target moves to."""
 
-    def __init__(self, target: Callable[[], tuple[str, int] | None]) -> None:
-        """Listen on a free port."""
+    def __init__(
+        self, target: Callable[[], tuple[str, int] | None], address: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
+        """Listen on a free port, or where it is said."""
         self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(address)
         self._open: set[socket.socket] = set()
         self._is_cut = False
         self._lock = threading.Lock()
