@@ -27,8 +27,8 @@ class Life:
         self._nodes = nodes
         self._random = random.Random(seed)
         self._count = 0
-        self._stages: dict[str, tuple[int, float]] = {}
-        """How far each node's reboot has come, and since when."""
+        self._booting: tuple[Node, int, float] | None = None
+        """The node that is being rebooted, how far that has come, and since when."""
         self.reboots = 0
         self.done: Counter[str] = Counter()
         """What was done how often, by name and HTTP status."""
@@ -138,7 +138,7 @@ class Life:
         """Cordon a node, or let it in again, or label it; one that is being rebooted stays closed."""
         node = self._random.choice(self._nodes)
         action = self._random.choice(["close", "open", "open", "label"])
-        if action == "label" or node.name in self._stages:
+        if action == "label" or (self._booting and node == self._booting[0]):
             return node.label({"soak": str(self._random.randint(0, 3))})
         return node.cordon(is_closed=action == "close")
 
@@ -147,8 +147,7 @@ class Life:
 
         A plugin that is late costs the pods that ran, never those that come: nothing is sent there meanwhile.
         """
-        node = self._random.choice(self._nodes)
-        stage, since = self._stages.get(node.name, (0, 0.0))
+        node, stage, since = self._booting or (self._random.choice(self._nodes), 0, 0.0)
         if time.monotonic() - since < QUIET_SECONDS:
             return None
         answer = [
@@ -161,17 +160,15 @@ class Life:
         ][stage]()
         if answer.status == 200:
             self.reboots += stage == 2
-            self._stages[node.name] = (stage + 1, time.monotonic())
-            if stage == 5:
-                del self._stages[node.name]
+            self._booting = (node, stage + 1, time.monotonic()) if stage < 5 else None
         return answer
 
     def _device(self) -> Answer | None:
-        """Store a node's Device, all of it well or an ill GPU in it (which its kubelet gives out all the same)."""
+        """Take a node's Device away, or put one there; all GPUs in it are well, as the node's plugin says."""
         node = self._random.choice(self._nodes)
-        if DEVICES.get(self._plane, node.name) is not None and self._random.random() < 0.3:
+        if DEVICES.get(self._plane, node.name) is not None:
             return self._plane.api("DELETE", DEVICES.path(node.name))
-        DEVICES.put(self._plane, node.name, gpus(healthy=range(self._random.choice([8, 8, 7]))))
+        DEVICES.put(self._plane, node.name, gpus())
         return None
 
     def _guest(self) -> Answer:
