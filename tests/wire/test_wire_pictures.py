@@ -14,6 +14,7 @@ from webhook.core.ledger.verdicts import Outcome
 from webhook.core.machine import TopologyPolicy
 from webhook.core.node_selection import Taint
 from webhook.service.picture import demo_picture, demo_text, events_of, fits_together, ledger_of, load_picture
+from webhook.wire.machine_classes import POLICY_LABEL
 from webhook.wire.nodes import read_node
 from webhook.wire.picture_nodes import MOST_NODES, expand
 from webhook.wire.pod_records import read_pod_record, seconds_of
@@ -60,7 +61,7 @@ def test_demo_keeps_its_comments_word():
     """A 4-GPU pod fits once and is then refused for good, 2 GPUs still fit, 8 never do."""
     picture = demo_picture()
     asked = [
-        next(iter(_sound(text(pods=[{"name": f"ask-{gpus}", "resources": {"cpu": 24, GPU: gpus}}])).pods))
+        next(iter(_sound(_one(pods=[{"name": f"ask-{gpus}", "resources": {"cpu": 24, GPU: gpus}}])).pods))
         for gpus in (4, 4, 2, 8)
     ]
     ledger = ledger_of(picture, ALLOCATORS, 0.0)
@@ -79,13 +80,52 @@ def test_demo_keeps_its_comments_word():
 def test_equal_pods_get_places_of_their_own():
     """The same record twice is two pods: each claims its own room."""
     picture = _sound(_one())
-    pod = next(iter(_sound(text(pods=[{"name": "ask", "resources": {GPU: 2}}])).pods))
+    pod = next(iter(_sound(_one(pods=[{"name": "ask", "resources": {GPU: 2}}])).pods))
     answers = fits_together(ledger_of(picture, ALLOCATORS, 0.0), [pod] * 3, picture.classes, now_seconds=0.0)
     assert [answer.fits for answer in answers] == [True, True, False]
     assert len({answer.pod.uid for answer in answers}) == 3
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(text(nodes=[]), id="no sections"),
+        pytest.param(text(pods=[{"name": "ask", "resources": {GPU: 2}}]), id="pods alone"),
+        pytest.param('{"apiVersion": "v1", "kind": "List", "items": []}', id="a dump of an empty cluster"),
+        pytest.param('{"kind": "Pod", "metadata": {"name": "p"}, "spec": {}}', id="a dump of pods alone"),
+    ],
+)
+def test_a_picture_of_no_machine_is_a_fault(source):
+    """Else every question would be answered with "cannot be told" and every map be empty."""
+    wanted = "a ClusterPicture, or Nodes and the file of their classes"
+    assert _faults(source) == [f"found neither a node nor a machine class, wanted {wanted}."]
+
+
+def test_classes_alone_are_a_picture():
+    """A pool may be scaled to zero: what fits no machine of it can be told."""
+    assert _sound(text(classes=[machine_class()])).nodes == ()
+
+
 # --- nodes ---
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({}, "Restricted", id="the class's"),
+        pytest.param({POLICY_LABEL: "BestEffort"}, "BestEffort", id="the node's own"),
+        pytest.param({POLICY_LABEL: ""}, "", id="the node has none"),
+    ],
+)
+def test_the_policy_that_a_scheduler_reads_from_the_node(labels, expected):
+    """The label stands in the class's matchLabels or on the node, in the short form and in a dump."""
+    declared = machine_class(allocator="scheduler", matchLabels={"pool": "gpu", POLICY_LABEL: "Restricted"})
+    (short,) = _sound(text(classes=[declared], nodes=[_node(labels=labels)])).nodes
+    assert (short.machine.node_policy, short.allocator) == (expected, AllocatorKind.SCHEDULER)
+    plain = machine_class(allocator="scheduler", matchLabels={"pool": "gpu"})
+    dumped = {"kind": "Node", "metadata": {"name": "n", "labels": {"pool": "gpu", **labels}}, "status": {}}
+    picture = load_picture(f"{text(classes=[plain])}\n---\n{json.dumps(dumped)}")
+    assert [node.machine.node_policy for node in picture.nodes] == [labels.get(POLICY_LABEL, "")]
 
 
 @pytest.mark.parametrize(

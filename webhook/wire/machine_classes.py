@@ -19,6 +19,8 @@ from webhook.wire.layouts import Layout, read_layout, read_memory
 from webhook.wire.nodes import read_amounts
 from webhook.wire.shapes import JsonMap, child, read_list, read_map, read_text, read_text_map
 
+POLICY_LABEL: Final = "node.koordinator.sh/numa-topology-policy"
+"""The NUMA policy that a scheduler reads from the node (``domain/koordinator-ack.md`` 2.1, rule 1)."""
 DEFAULT_PODS: Final = 110
 """The kubelet's ``maxPods``."""
 UNLISTED_BYTES: Final = 1 << 62
@@ -81,6 +83,7 @@ def read_machine_class(raw: object, path: str, faults: list[Malformed]) -> Machi
     if len(faults) > before:
         return None
     labels = read_text_map(declared.get("matchLabels"), f"{path}.matchLabels", faults)
+    machine = replace(machine, node_policy=labels.get(POLICY_LABEL, ""))
     kind = AllocatorKind.SCHEDULER if declared.get("allocator") == "scheduler" else AllocatorKind.KUBELET
     return MachineClass(name, tuple(sorted(labels.items())), machine, kind, tuple(sorted(offered.items())))
 

@@ -37,13 +37,13 @@ from webhook.core.ledger.verdicts import MachineClass
 from webhook.core.machine import CpuLayout, DeviceLayout, KubeletConfig, Machine, MachineError, TopologyPolicy
 from webhook.wire.counted_machines import contiguous_cpus, counted_devices, cpu_counts, reserved_by_count
 from webhook.wire.devices import NodeDevices
+from webhook.wire.machine_classes import POLICY_LABEL
 from webhook.wire.node_topologies import NodeTopology, Writer, Zone
 from webhook.wire.nodes import NodeReading
 from webhook.wire.pod_results import RESOURCES_OF_KIND
 from webhook.wire.shelf import Shelf
 
 ACK_SCHEDULE_LABEL: Final = "ack.node.gpu.schedule"
-KOORDINATOR_POLICY_LABEL: Final = "node.koordinator.sh/numa-topology-policy"
 
 CLASS_SOURCE: Final = "class"
 NUMA_SOURCES: Final = (*(writer.value for writer in Writer), CLASS_SOURCE)
@@ -108,7 +108,7 @@ class NodeAssembler:
                     distances=_distances(frame, topology, base),
                     kubelet=kubelet,
                     name=machine_class.name if machine_class else "",
-                    node_policy=reading.facts.labels.get(KOORDINATOR_POLICY_LABEL, ""),
+                    node_policy=reading.facts.labels.get(POLICY_LABEL, ""),
                 )
             except MachineError:
                 machine, unhealthy = None, ()
@@ -135,7 +135,7 @@ def _allocator(
     if topology and topology.policy not in {None, TopologyPolicy.NONE}:
         return AllocatorKind.KUBELET
     labels = reading.facts.labels
-    if labels.get(ACK_SCHEDULE_LABEL) == "topology" or labels.get(KOORDINATOR_POLICY_LABEL):
+    if labels.get(ACK_SCHEDULE_LABEL) == "topology" or labels.get(POLICY_LABEL):
         return AllocatorKind.SCHEDULER
     if topology and topology.writer is Writer.KOORDLET:
         return AllocatorKind.SCHEDULER

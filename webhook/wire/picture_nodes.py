@@ -14,7 +14,7 @@ from webhook.core.masks import mask_of
 from webhook.core.node_selection import NodeFacts
 from webhook.core.pod import Malformed
 from webhook.core.spelling import counted
-from webhook.wire.machine_classes import class_of, contradictions, read_machine_class
+from webhook.wire.machine_classes import POLICY_LABEL, class_of, contradictions, read_machine_class
 from webhook.wire.nodes import read_amounts, read_node, read_taints
 from webhook.wire.shapes import JsonMap, child, describe, read_list, read_map, read_text, read_text_map
 
@@ -43,7 +43,7 @@ class NodeReader:
     faulty_classes: frozenset[str] = frozenset()
     """Names of classes that are declared with faults: naming one is no second fault."""
     _variants: dict[tuple[str, str], MachineClass | None] = field(default_factory=dict)
-    _versions: dict[tuple[str, int], Machine] = field(default_factory=dict)
+    _as_told: dict[tuple[Machine, int, str], Machine] = field(default_factory=dict)
 
     def short(self, raw: object, path: str, faults: list[Malformed]) -> Iterator[NodeRecord]:
         """Yield the nodes of one entry of ``nodes``, which keeps the schema."""
@@ -59,6 +59,7 @@ class NodeReader:
             allocatable[devices.resource] = allocatable.get(devices.resource, 0) - broken.bit_count()
         allocatable.update(read_amounts(entry.get("allocatable"), f"{path}.allocatable", faults))
         taints = read_taints(entry.get("taints"), f"{path}.taints", faults)
+        machine = self._told_by_node(declared.machine, None, labels)
         for name in names:
             facts = NodeFacts(
                 name=name,
@@ -67,7 +68,7 @@ class NodeReader:
                 ready=entry.get("ready") is not False,
                 unschedulable=entry.get("unschedulable") is True,
             )
-            yield NodeRecord(facts, allocatable, declared.machine, declared.allocator, unhealthy)
+            yield NodeRecord(facts, allocatable, machine, declared.allocator, unhealthy)
 
     def kubernetes(self, raw: object, path: str, faults: list[Malformed]) -> NodeRecord | None:
         """Return a Node object as a record; without a class that describes it its topology is unknown."""
@@ -83,17 +84,20 @@ class NodeReader:
             return NodeRecord(reading.facts, reading.allocatable)
         unlike = contradictions(reading.capacity, declared.machine)
         faults.extend(replace(fault, path=_below(path, fault.path)) for fault in unlike)
-        machine = self._of_version(declared, reading.kubelet_minor_version)
+        machine = self._told_by_node(declared.machine, reading.kubelet_minor_version, reading.facts.labels)
         return NodeRecord(reading.facts, reading.allocatable, machine, declared.allocator)
 
-    def _of_version(self, declared: MachineClass, minor: int | None) -> Machine:
-        machine = declared.machine
-        if minor is None or minor == machine.kubelet.minor_version:
+    def _told_by_node(self, machine: Machine, minor: int | None, labels: Mapping[str, str]) -> Machine:
+        """Return the class's ``machine`` with the version and the NUMA policy that the node itself tells."""
+        version = machine.kubelet.minor_version if minor is None else minor
+        policy = labels.get(POLICY_LABEL, machine.node_policy)
+        if (version, policy) == (machine.kubelet.minor_version, machine.node_policy):
             return machine
-        key = (declared.name, minor)
-        if key not in self._versions:
-            self._versions[key] = replace(machine, kubelet=replace(machine.kubelet, minor_version=minor))
-        return self._versions[key]
+        key = (machine, version, policy)
+        if key not in self._as_told:
+            kubelet = replace(machine.kubelet, minor_version=version)
+            self._as_told[key] = replace(machine, kubelet=kubelet, node_policy=policy)
+        return self._as_told[key]
 
     def _class(
         self, entry: JsonMap, labels: Mapping[str, str], path: str, faults: list[Malformed]

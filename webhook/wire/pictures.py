@@ -73,6 +73,8 @@ def read_picture(texts: Mapping[str, str]) -> Picture:
 class _Reader:
     def __init__(self) -> None:
         self._faults: list[PictureFault] = []
+        self._first: tuple[str, Position] | None = None
+        """Where the first document stands."""
         self._short: dict[str, list[_Part]] = {section: [] for section in _SECTIONS}
         self._objects: dict[str, list[_Part]] = {"Node": [], "Pod": []}
 
@@ -84,6 +86,7 @@ class _Reader:
             if isinstance(document, BrokenDocument):
                 self._faults.append(PictureFault(file, document.position, Malformed("", "", document.problem)))
                 continue
+            self._first = self._first or (file, document.locate(""))
             for path, position in document.repeated:
                 self._faults.append(PictureFault(file, position, Malformed(path, "the key twice", "it once")))
             kind = document.value.get("kind") if isinstance(document.value, dict) else None
@@ -121,6 +124,9 @@ class _Reader:
         classes, faulty = self._classes()
         nodes = self._nodes(NodeReader(classes, faulty))
         pods = self._pods(PodReader(nodes, faulty_nodes=bool(self._faults)))
+        if not (classes or nodes or self._faults) and self._first is not None:
+            wanted = f"a {PICTURE_KIND}, or Nodes and the file of their classes"
+            self._faults.append(PictureFault(*self._first, Malformed("", "neither a node nor a machine class", wanted)))
         files = {file: number for number, file in enumerate(dict.fromkeys(fault.file for fault in self._faults))}
         self._faults.sort(key=lambda fault: (files[fault.file], fault.position.line, fault.position.column))
         return Picture(
