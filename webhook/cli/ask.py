@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import click
 
 from webhook.cli.sources import Unreadable, read_sources
+from webhook.core.plain_text import plain
 from webhook.core.spelling import ended
 from webhook.wire.manifests import BrokenDocument, read_manifests
 from webhook.wire.objects import raw_objects
 from webhook.wire.patches import apply_patch
-from webhook.wire.plain_text import plain
 from webhook.wire.workload_table import STANDARD_KINDS
 
 EXIT_REFUSED: Final = 1

@@ -17,11 +17,11 @@ from webhook.core.dialect import Stage
 from webhook.core.findings import Finding, Severity
 from webhook.core.judge import judge_pod, judge_workload
 from webhook.core.modes import Rules
+from webhook.core.plain_text import plain
 from webhook.core.pod import Pod, Workload
 from webhook.core.spelling import counted
 from webhook.wire.objects import read_objects
 from webhook.wire.patches import PatchError, apply_patch, build_patch
-from webhook.wire.plain_text import plain
 from webhook.wire.pods import read_pod
 
 RawObject = Mapping[str, Any]

@@ -8,8 +8,8 @@ from typing import Final
 from webhook.cli.check_report import Line, Report
 from webhook.cli.sarif import sarif_log, uri_of
 from webhook.core.findings import Severity
+from webhook.core.plain_text import plain
 from webhook.core.spelling import counted
-from webhook.wire.plain_text import plain
 
 MOST_NAME_CHARACTERS: Final = 4096
 """Linux's longest path (PATH_MAX)."""

@@ -16,8 +16,8 @@ from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeVi
 from webhook.core.ledger.verdicts import Outcome
 from webhook.core.occupancy import holds_nothing
 from webhook.core.placement import Placement
+from webhook.core.plain_text import plain
 from webhook.core.pod import Binding
-from webhook.core.spelling import plain
 
 MOST_TRIES_ON_OPEN: Final = 20
 """Refusals of one pod at nodes with several accounts, or with a refusal of the kubelet's own, before the guard gives

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from webhook.core.plain_text import quoted
 from webhook.core.quantity import NANOS, Quantity
 
-_SHOWN_CHARACTERS = 80
+SHOWN_CHARACTERS: Final = 80
 _WORD = re.compile(r"[a-z0-9]+")
 _LONGEST_KEY_CHARACTERS: Final = 317
 """A prefix of 253 characters, a slash, a name of 63: longer texts are no keys and never reach a cache."""
@@ -15,17 +16,9 @@ _CACHE_ENTRIES: Final = 4096
 """A cluster repeats few keys; full of the longest ones the cache holds less than three megabytes."""
 
 
-def plain(text: str) -> str:
-    """Return ``text`` on one line, cut to 80 characters, what is not printable escaped."""
-    cut = text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
-    if cut.isprintable():
-        return cut
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
-
-
 def shown(text: str) -> str:
-    """Return ``text`` as ``plain`` does, in double quotes."""
-    return f'"{plain(text)}"'
+    """Return ``text`` fit to print (``plain_text``), cut to 80 characters, in double quotes."""
+    return quoted(text, SHOWN_CHARACTERS)
 
 
 def annotation_path(key: str) -> str:

@@ -8,7 +8,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
-from webhook.wire.plain_text import plain
+from webhook.core.plain_text import plain
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 

@@ -15,11 +15,11 @@ import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from webhook.core.plain_text import plain
 from webhook.core.pod import Malformed
 from webhook.service.settings import Role, Settings, settings_from
 from webhook.service.start import StartError
 from webhook.wire.machine_classes import read_machine_classes
-from webhook.wire.plain_text import plain
 from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_by_schema, read_schema
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
 from webhook.wire.workload_rows import workload_kind_from

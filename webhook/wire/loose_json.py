@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.wire.plain_text import quoted
+from webhook.core.plain_text import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Final
 
 import yaml
 
+from webhook.core.plain_text import plain
 from webhook.wire.go_yaml import NotFiniteError, YamlScalar, json_key, resolve_plain
-from webhook.wire.plain_text import plain
 from webhook.wire.shapes import child
 
 MOST_VALUES: Final = 1_000_000

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Final
 
 from webhook.core.dialects import DIALECTS
+from webhook.core.plain_text import plain, quoted
 from webhook.core.pod import NumaSpec, SpecProblem
 from webhook.wire.loose_json import LooseDocument, LooseJsonError, LooseValue, read_loose_json
-from webhook.wire.plain_text import plain, quoted
 
 POLICY_KEY: Final = "numaTopologyPolicy"
 EXCLUSIVE_KEY: Final = "singleNUMANodeExclusive"

@@ -14,9 +14,9 @@ import orjson
 
 from webhook.core.decisions import Decision
 from webhook.core.findings import Finding
+from webhook.core.plain_text import plain
 from webhook.core.spelling import counted
 from webhook.wire.patches import proven_patch
-from webhook.wire.plain_text import plain
 from webhook.wire.reviews import API_VERSION, KIND
 
 DENIED: Final = 403

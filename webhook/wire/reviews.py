@@ -16,8 +16,8 @@ from typing import Final
 import orjson
 
 from webhook.core.decisions import Ask, Operation, Subject
+from webhook.core.plain_text import plain
 from webhook.core.pod import Binding, Malformed, NodeLabels
-from webhook.wire.plain_text import plain
 from webhook.wire.pods import has_same_pod, raw_annotations, read_pod
 from webhook.wire.shapes import JsonMap, describe, read_map, read_text, read_text_map
 from webhook.wire.workload_kinds import KindTable, WorkloadKind

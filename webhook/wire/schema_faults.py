@@ -10,8 +10,8 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator, ValidationError
 from referencing import Registry, Resource
 
+from webhook.core.plain_text import plain
 from webhook.core.pod import Malformed
-from webhook.wire.plain_text import plain
 from webhook.wire.shapes import child, describe
 
 MACHINE_CLASS_SCHEMA: Final = "machine-class.schema.json"

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from webhook.core.plain_text import plain, quoted
 from webhook.core.pod import Malformed
 from webhook.core.quantity import Quantity, QuantityError, parse_quantity
-from webhook.wire.plain_text import plain, quoted
 
 JsonMap = Mapping[str, object]
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from webhook.core.dialect import Case
 from webhook.core.findings import Finding
+from webhook.core.plain_text import plain
 from webhook.core.reasons import (
     CPUSET_WITHOUT_SPEC,
     EXCLUSIVE_NOT_ENFORCED,
@@ -11,7 +12,7 @@ from webhook.core.reasons import (
     SCHEDULER_UNKNOWN,
 )
 from webhook.core.rules.spec import POLICY_KEY
-from webhook.core.spelling import annotation_path, one_of, plain
+from webhook.core.spelling import annotation_path, one_of
 
 
 def exclusive(case: Case) -> Iterator[Finding]:

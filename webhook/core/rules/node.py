@@ -6,8 +6,8 @@ from typing import Final
 from webhook.core.dialect import Case, Stage
 from webhook.core.findings import Finding
 from webhook.core.node_selection import contradicts_label, demands_label
+from webhook.core.plain_text import plain
 from webhook.core.reasons import NODE_LABEL_NOT_DEMANDED, NODE_NAME_PRESET, NODE_NEVER_MATCHES
-from webhook.core.spelling import plain
 
 _QUOTED_TERMS: Final = 3
 DAEMON_SET: Final = "DaemonSet"

@@ -8,9 +8,10 @@ from typing import Final
 
 from webhook.core.dialect import Case, Dialect, Stage
 from webhook.core.findings import Finding, Severity
+from webhook.core.plain_text import plain
 from webhook.core.pod import Pod
 from webhook.core.reasons import RESULT_CHANGED, RESULT_PRESET
-from webhook.core.spelling import annotation_path, plain, shown
+from webhook.core.spelling import annotation_path, shown
 
 _NOTHING: Final = "nothing"
 

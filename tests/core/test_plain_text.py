@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.wire.plain_text import plain, quoted
+from webhook.core.plain_text import plain, quoted
 
 
 @pytest.mark.parametrize(
