@@ -4,7 +4,7 @@ from controlplane.client import Client
 from controlplane.processes import Running, wait_until
 from controlplane.users import CONTROLLER_MANAGER_USER, SCHEDULER_USER
 
-RIGHTS_SECONDS = 60.0
+RIGHTS_SECONDS = 120.0
 # The last one comes from a role inside kube-system, which is made after those of the whole cluster.
 EARLY_AND_LATE_RIGHTS = (
     (CONTROLLER_MANAGER_USER, "create", "serviceaccounts"),

@@ -1,6 +1,7 @@
 """The chart through real helm: every documented value set, and what must hold in each."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from kubernetes_validate.utils import all_versions
 from rendering import CHART, FULLNAME, NAMESPACE, RELEASE, VALUE_SETS, Helm, containers_of, only, webhook_entries
 
 from webhook.cluster.endpoints import LeaderSlice
@@ -15,8 +17,15 @@ from webhook.service.checkpointing import SHARDS
 from webhook.service.settings_file import parse_settings
 from webhook.wire.webhook_configurations import Target, webhook_configurations
 
-KUBERNETES_VERSIONS = tuple(f"1.{minor}" for minor in range(28, 38))
+OLDEST, WITH_CONDITIONS = "1.25", "1.28"
+KUBERNETES_VERSIONS = tuple(f"1.{minor}" for minor in range(25, 38))
 CUSTOM_GROUPS = ("monitoring.coreos.com/", "cert-manager.io/")
+
+
+def minor(version: str) -> int:
+    """28 of 1.28 and of 1.28.0."""
+    return int(version.split(".")[1])
+
 
 value_sets = pytest.mark.parametrize("values", [pytest.param(path, id=path.stem) for path in VALUE_SETS])
 
@@ -28,14 +37,19 @@ def test_helm_lint_finds_nothing(helm: Helm, values: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def different_objects(helm: Helm) -> list[dict[str, Any]]:
-    """What all value sets render, less those that differ in their names only; custom resources have no schema here.
+def different_objects(helm: Helm) -> dict[str, list[dict[str, Any]]]:
+    """What all value sets render before 1.28 and from it on, less what differs in names only; no custom resources.
 
-    The chart looks at the version once, at 1.28: what it renders is the same for all later ones.
+    The chart looks at the version once, at 1.28: what it renders is the same on each side. Custom resources are judged
+    by a real API server with their definitions (``tests/e2e/test_e2e_modes_custom_resources.py``).
     """
+    return {version: _different(helm, version) for version in (OLDEST, WITH_CONDITIONS)}
+
+
+def _different(helm: Helm, version: str) -> list[dict[str, Any]]:
     found = {}
     for values in VALUE_SETS:
-        for each in helm.template("--values", str(values), "--kube-version", f"{KUBERNETES_VERSIONS[0]}.0"):
+        for each in helm.template("--values", str(values), "--kube-version", f"{version}.0"):
             if not each["apiVersion"].startswith(CUSTOM_GROUPS):
                 nameless = {**each, "metadata": {**each["metadata"], "name": ""}}
                 found[json.dumps(nameless, sort_keys=True)] = each
@@ -43,14 +57,30 @@ def different_objects(helm: Helm) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
-def test_objects_are_valid_in_every_kubernetes_version(different_objects: list[dict[str, Any]], version: str) -> None:
+def test_objects_are_valid_in_every_kubernetes_version(different_objects: dict[str, Any], version: str) -> None:
     """Strictly: a field that a version does not know is a fault too."""
-    assert len(different_objects) > 20
-    for each in different_objects:
+    rendered_for = max((each for each in different_objects if minor(each) <= minor(version)), key=minor)
+    assert len(different_objects[rendered_for]) > 20
+    for each in different_objects[rendered_for]:
         try:
             kubernetes_validate.validate(each, version, strict=True)
         except jsonschema.ValidationError as error:
             pytest.fail(f"{version} {each['kind']} {each['metadata']['name']}: {error.message}")
+
+
+def test_versions_are_those_that_the_chart_allows_and_that_have_schemas() -> None:
+    assert {f"{each}.0" for each in KUBERNETES_VERSIONS} == set(all_versions())
+    (oldest,) = re.findall(r"^kubeVersion: \">=(\d+\.\d+)\.0-0\"$", (CHART / "Chart.yaml").read_text(), re.MULTILINE)
+    assert oldest == OLDEST
+
+
+def test_schema_of_a_version_refuses_what_came_later(different_objects: dict[str, Any]) -> None:
+    """The chart's matchConditions are none of 1.25: so the judge above does bite."""
+    later = [each for each in different_objects[WITH_CONDITIONS] if "webhooks" in each]
+    assert later
+    for each in later:
+        with pytest.raises(jsonschema.ValidationError, match="matchConditions"):
+            kubernetes_validate.validate(each, OLDEST, strict=True)
 
 
 @value_sets

@@ -8,6 +8,7 @@ import (
 	"context"
 	"flag"
 	"log"
+	"os"
 	"os/signal"
 	"syscall"
 
@@ -41,8 +42,10 @@ import (
 const workers = 5
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "of a user who may do what cert-manager's chart allows it")
-	flag.Parse()
+	// The global set has a flag of this name from controller-runtime, for configurations that it finds by itself.
+	flags := flag.NewFlagSet("cert-manager", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", "", "of a user who may do what cert-manager's chart allows it")
+	_ = flags.Parse(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	controllerruntime.SetLogger(klog.Background())
