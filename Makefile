@@ -12,7 +12,7 @@ JOBS ?= 2
 OLDEST := v1.34.4
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types imports format check chart controlplane e2e e2e-oldest oracle bench bench-ledger bench-feeds bench-checkpoint proof soak image clean lock
+.PHONY: help run test lint types imports format check chart controlplane e2e e2e-oldest oracle bench bench-ledger bench-feeds bench-checkpoint proof outage-proof soak image clean lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench-feeds: $(INSTALLED) ## measure how fast 50,000 pods on 5,000 nodes are lis
 proof: $(INSTALLED) ## count AdmissionErrors with and without us, on real schedulers and the kubelet's own code
 	tests/oracle/build || test $$? -eq 3
 	$(BIN)/python tests/proof/proof.py
+
+outage-proof: $(INSTALLED) ## what users lose while we are restarted, rotated or killed (20 minutes; tests/proof/OUTAGE.md)
+	$(BIN)/python tests/proof/outage_proof.py
 
 soak: $(INSTALLED) ## random life on a real control plane for MINUTES; then the ledger must equal a fresh list
 	$(BIN)/python -m pytest -m slow -k soak -p no:randomly

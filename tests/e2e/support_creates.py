@@ -17,7 +17,9 @@ import enum
 import http.client
 import itertools
 import json
+import os
 import random
+import signal
 import ssl
 import sys
 import threading
@@ -101,7 +103,8 @@ def judge(kind: str, status: int, body: Mapping[str, Any]) -> tuple[Verdict, str
 
 
 def _is_mutated(pod: Mapping[str, Any]) -> bool:
-    return pod["metadata"]["annotations"][SPEC_KEY] == SPEC and AFFINITY_KEY in json.dumps(pod["spec"]["affinity"])
+    has_affinity = AFFINITY_KEY in json.dumps(pod["spec"].get("affinity"))
+    return has_affinity and pod["metadata"]["annotations"][SPEC_KEY] == SPEC
 
 
 class Stream:
@@ -130,6 +133,7 @@ class Stream:
         threads.append(threading.Thread(target=self._clean, daemon=True))
         for thread in threads:
             thread.start()
+        self.stopping.wait()
         for thread in threads:
             thread.join()
 
@@ -179,8 +183,16 @@ def read_creates(path: Path) -> list[Create]:
     return [Create(moment, seconds, kind, Verdict(verdict), text) for moment, seconds, kind, verdict, text in lines]
 
 
+def _end_all(fault: threading.ExceptHookArgs) -> None:
+    """A stream that lost a thread would go on more slowly, and nobody would know."""
+    threading.__excepthook__(fault)
+    sys.stderr.flush()
+    os._exit(1)
+
+
 def main() -> None:
-    """Send until standard input ends."""
+    """Send until TERM."""
+    threading.excepthook = _end_all
     parser = argparse.ArgumentParser()
     parser.add_argument("--api-port", type=int, required=True)
     for name in ("ca", "certificate", "key", "out"):
@@ -191,9 +203,9 @@ def main() -> None:
     options = parser.parse_args()
     tls = ssl.create_default_context(cafile=str(options.ca))
     tls.load_cert_chain(options.certificate, options.key)
-    with options.out.open("w") as out:
+    with options.out.open("a") as out:
         stream = Stream(options.api_port, tls, options.namespace, options.rate, out)
-        threading.Thread(target=lambda: (sys.stdin.read(), stream.stopping.set()), daemon=True).start()
+        signal.signal(signal.SIGTERM, lambda *_: stream.stopping.set())
         stream.run(options.clients)
 
 

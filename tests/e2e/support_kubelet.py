@@ -10,6 +10,7 @@ before each restart.
 import os
 import random
 import signal
+import ssl
 import subprocess
 import threading
 import time
@@ -48,8 +49,8 @@ class PodLife(threading.Thread):
         self._plane = plane
         self._path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
         self._folder = folder
-        self._pod_ip = f"10.{network}.{number}"
-        self._address = f"127.{network}.{number}"
+        self.pod_ip = f"10.{network}.{number}"
+        self.address = f"127.{network}.{number}"
         self._grace_seconds: float | None = None
         self._ending = threading.Event()
         self._is_halted = False
@@ -59,13 +60,22 @@ class PodLife(threading.Thread):
         self._next_probe = 0.0
 
     @property
+    def keeper(self) -> Running:
+        """The container that keeps the certificates."""
+        return self.containers["certificates"]
+
+    @property
     def server(self) -> Running:
         """The container that answers admission calls."""
         return self.containers["server"]
 
+    def served(self) -> str:
+        """The certificate that the server shows to a new client now, PEM."""
+        return ssl.get_server_certificate((self.address, self._port("admission")), timeout=5)
+
     def probe(self, path: str) -> bool:
         """Whether the server's probe port says yes at this path now."""
-        return says_yes(f"http://{self._address}:{self._port('probes')}{path}")
+        return says_yes(f"http://{self.address}:{self._port('probes')}{path}")
 
     def halt(self) -> None:
         """End all containers at once and start none again: the machine has lost its power."""
@@ -116,7 +126,7 @@ class PodLife(threading.Thread):
             self._folder,
             volumes,
             {number: number for number in numbers},
-            self._address,
+            self.address,
             {"metadata.name": metadata["name"], "metadata.namespace": namespace},
         )
         for container in spec.get("initContainers", ()):
@@ -132,7 +142,7 @@ class PodLife(threading.Thread):
         for file in settings.glob("ledger.yaml") if settings is not None else ():
             read = yaml.safe_load(file.read_text())
             if read.get("cluster", {}).get("service"):
-                read["cluster"]["advertise"] = f"{self._pod_ip}:{self._port('admission')}"
+                read["cluster"]["advertise"] = f"{self.pod_ip}:{self._port('admission')}"
                 file.write_text(yaml.safe_dump(read))
 
     def _port(self, name: str) -> int:
@@ -194,8 +204,8 @@ class PodLife(threading.Thread):
         ]
         status = {
             "phase": "Running",
-            "podIP": self._pod_ip,
-            "podIPs": [{"ip": self._pod_ip}],
+            "podIP": self.pod_ip,
+            "podIPs": [{"ip": self.pod_ip}],
             "conditions": [{"type": kind, "status": word} for kind in ("Ready", "ContainersReady")],
             "containerStatuses": statuses,
         }

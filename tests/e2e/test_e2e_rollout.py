@@ -1,0 +1,92 @@
+"""No create fails because of us, whatever happens to us: a steady stream of creates through the chart's own webhooks.
+
+One control plane, one release, one stream of 100 creates a second of five kinds (`support_creates`); scene after scene.
+The certificates' clock is compressed: replicas are granted 12 s to see a change instead of 90, the loops look each 4 s
+instead of 30; the servers' own look at their files stays at 5 to 10 s. `make outage-proof` compresses nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import support_drill as drill
+import support_events as events
+from controlplane.binaries import HELM, Binaries
+from controlplane.starting import start
+from support_creates import Verdict
+from support_release import CHART
+from support_scenes import HEAD, Scene, streaming
+from support_stage import Stage, add_nodes, staged
+
+RATE = 100.0
+PROPAGATION_SECONDS = 12.0
+IN_ORDER = {
+    "rolling restart": events.rolling_restart,
+    "leaf rotation": events.leaf_rotation,
+    "authority rotation": events.authority_rotation,
+    "leader ended": events.leader_ended,
+}
+KILLED = {
+    "leader killed": events.leader_killed,
+    "rules replica killed": events.rules_killed,
+}
+
+
+@pytest.fixture(scope="module")
+def stage(control_plane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The chart at work on a control plane of its own."""
+    if control_plane_binaries.missing((HELM,)):
+        pytest.skip(f"helm is not in {control_plane_binaries.folder}: run `make controlplane` to build it.")
+    folder = tmp_path_factory.mktemp("rollout")
+    with start(control_plane_binaries, folder / "plane") as plane:
+        add_nodes(plane)
+        with staged(plane, folder, propagation_seconds=PROPAGATION_SECONDS) as stage:
+            yield stage
+
+
+@pytest.fixture(scope="module")
+def scenes(stage: Stage, request: pytest.FixtureRequest) -> dict[str, Scene]:
+    """All scenes, played once."""
+    stage.plane.create_namespace("stream")
+    with streaming(stage.plane, stage.folder, "stream", RATE) as playing:
+        for name, happen in {**IN_ORDER, **KILLED}.items():
+            playing.scene(name, partial(happen, stage))
+    played = {each.name: each for each in playing.scenes()}
+    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
+    terminal.write_line("\n".join(["", HEAD, *(each.row() for each in played.values())]))
+    return played
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_no_create_fails_and_none_passes_unseen(scenes: dict[str, Scene], name: str) -> None:
+    """By the API server's answers, and by its own count of calls that failed and were ignored."""
+    scene = scenes[name]
+    assert {each.kind for each in scene.of(Verdict.RIGHT)} == {"plain", "aligned", "repaired", "broken", "never"}
+    assert [each for each in scene.creates if each.verdict is not Verdict.RIGHT] == [], scene.text()
+    assert not scene.failed_open, scene.text()
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_a_kill_costs_only_calls_on_their_way(scenes: dict[str, Scene], name: str) -> None:
+    scene = scenes[name]
+    assert scene.failures_beside_the_kill() == [], scene.text()
+
+
+def test_pods_of_others_never_notice(scenes: dict[str, Scene]) -> None:
+    for scene in scenes.values():
+        assert {each.verdict for each in scene.creates if each.kind == "plain"} == {Verdict.RIGHT}, scene.text()
+
+
+ROWS = drill.rows((CHART / "README.md").read_text())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.down)
+def test_who_starts_while_it_is_down_is_what_the_readme_says(stage: Stage, row: drill.Row) -> None:
+    """The outage drill: the roles' machines lose their power, and every cell of the table is tried."""
+    assert drill.found_while_down(stage, row) == row.promises
+
+
+def test_the_drill_covers_every_role() -> None:
+    assert [row.down for row in ROWS] == ["rules", "ledger", "both"]
+    assert all(re.fullmatch("rules|ledger|both", row.down) for row in ROWS)
