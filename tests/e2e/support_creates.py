@@ -18,6 +18,7 @@ import http.client
 import itertools
 import json
 import os
+import queue
 import random
 import signal
 import ssl
@@ -34,9 +35,13 @@ GPU = "aliyun.com/gpu"
 SPEC_KEY = "scheduling.alibabacloud.com/numa-topology-spec"
 SPEC = '{"numaTopologyPolicy":"SingleNUMANode"}'
 AFFINITY_KEY = "ack.node.gpu.schedule"
+SCHEDULER = "stream"
+"""A scheduler that the ledger is told to know and that does not run: the creates are what is measured."""
+KUBELETS_POOL: Mapping[str, str] = MappingProxyType({"pool": "kubelets"})
+"""Nodes whose NUMA nodes the kubelet hands out, so that what it would refuse is certain."""
 CALL_SECONDS = 40.0
 """Longer than any request may last at the API server (34 s): who gives up is never we."""
-CLEAN_SECONDS = 2.0
+CLEANERS = 3
 LAG_SECONDS = 1.0
 """Who is behind by more does not catch up, or one slow moment would be followed by a burst."""
 
@@ -70,7 +75,8 @@ SHARES: Mapping[str, int] = MappingProxyType({"plain": 40, "aligned": 25, "repai
 
 def pod_of(kind: str, name: str) -> dict[str, Any]:
     """A pod of this kind."""
-    amounts = {"cpu": "1", "memory": "1Gi"}
+    # Not a whole CPU in limits as well: a kubelet that aligns would give it one of its own, and the ledger would care.
+    amounts = {"cpu": "100m" if kind == "plain" else "1", "memory": "1Gi"}
     annotations = {}
     if kind in ("aligned", "repaired"):
         amounts[GPU] = "1"
@@ -80,12 +86,11 @@ def pod_of(kind: str, name: str) -> dict[str, Any]:
     if kind == "never":
         amounts[GPU] = "5"
     container = {"name": "main", "image": "none.invalid/none", "resources": {"requests": amounts, "limits": amounts}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
-    }
+    spec = {"terminationGracePeriodSeconds": 0, "schedulerName": SCHEDULER, "containers": [container]}
+    if kind == "never":
+        spec["nodeSelector"] = dict(KUBELETS_POOL)
+    metadata = {"name": name, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def judge(kind: str, status: int, body: Mapping[str, Any]) -> tuple[Verdict, str]:
@@ -122,6 +127,7 @@ class Stream:
         self._numbers = itertools.count()
         self._taking = threading.Lock()
         self._due = 0.0
+        self._created: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         kinds = [kind for kind, share in SHARES.items() for _ in range(share)]
         random.Random(1).shuffle(kinds)
         self._kinds = kinds
@@ -129,12 +135,16 @@ class Stream:
     def run(self, clients: int) -> None:
         """Send with so many clients, each on a connection of its own."""
         self._due = time.monotonic()
-        threads = [threading.Thread(target=self._send, daemon=True) for _ in range(clients)]
-        threads.append(threading.Thread(target=self._clean, daemon=True))
-        for thread in threads:
+        senders = [threading.Thread(target=self._send, daemon=True) for _ in range(clients)]
+        cleaners = [threading.Thread(target=self._clean, daemon=True) for _ in range(CLEANERS)]
+        for thread in (*senders, *cleaners):
             thread.start()
         self.stopping.wait()
-        for thread in threads:
+        for thread in senders:
+            thread.join()
+        for _ in cleaners:
+            self._created.put(None)
+        for thread in cleaners:
             thread.join()
 
     def _take(self) -> tuple[int, float]:
@@ -150,21 +160,25 @@ class Stream:
             kind = self._kinds[number % len(self._kinds)]
             begin = time.monotonic()
             moment = time.time()
-            body = json.dumps(pod_of(kind, f"{kind}-{number}"))
+            name = f"{kind}-{number}"
+            body = json.dumps(pod_of(kind, name))
             try:
                 connection.request("POST", self._path, body, {"Content-Type": "application/json"})
                 response = connection.getresponse()
                 verdict, text = judge(kind, response.status, json.loads(response.read()))
+                if response.status == http.client.CREATED:
+                    self._created.put(name)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 verdict, text = Verdict.FAILED, repr(error)
                 connection.close()
             self._tell([moment, time.monotonic() - begin, kind, verdict, text])
 
     def _clean(self) -> None:
+        """Delete what was created, one by one: a whole collection takes longer than a request may last."""
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=CALL_SECONDS, context=self._tls)
-        while not self.stopping.wait(CLEAN_SECONDS):
+        while (name := self._created.get()) is not None:
             try:
-                connection.request("DELETE", f"{self._path}?gracePeriodSeconds=0")
+                connection.request("DELETE", f"{self._path}/{name}?gracePeriodSeconds=0")
                 connection.getresponse().read()
             except (OSError, http.client.HTTPException):
                 connection.close()

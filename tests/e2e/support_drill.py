@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controlplane.client import MERGE_PATCH
 from support_creates import GPU, pod_of
 from support_guarded import fresh_namespace
 from support_stage import CALLS, ROLES, Stage, webhook_counts
@@ -87,12 +88,16 @@ class _Trial:
         plane = self._stage.plane
         labels = {"machine": "two-by-four", DRILL_LABEL: self._node}
         plane.add_gpu_node(self._node, cpu=32, memory="512Gi", gpus={GPU: 8}, labels=labels)
+        taint = {"key": DRILL_LABEL, "effect": "NoSchedule"}
+        path = f"/api/v1/nodes/{self._node}"
+        plane.api("PATCH", path, {"spec": {"taints": [taint]}}, content_type=MERGE_PATCH).wanted()
         self._stage.until(lambda: self._create("plain", self._gpu_pod("known", 4)) == "passes", "a known node")
         for name, gpus in (("left", 3), ("right", 3), ("crosswise", 2), ("small", 1)):
             assert self._create("by hand", self._gpu_pod(name, gpus)) == "passes", name
         plane.kubectl("delete", "pod", "known", "-n", self._namespace, "--force", check=True)
         for name in ("left", "right"):
             self._stage.until(lambda name=name: self._bind(name) == "passes", f"{name} to be bound")
+            self._run(name)
         assert self._bind("crosswise") == "fails", "the guard lets through what no NUMA node can hold"
         assert self._create("never", pod_of("never", "never")) == "fails"
         assert self._create("broken", pod_of("broken", "broken")) == "fails"
@@ -113,7 +118,12 @@ class _Trial:
 
     def _gpu_pod(self, name: str, gpus: int) -> dict[str, Any]:
         pod = pod_of("plain", name)
-        pod["spec"] |= {"nodeSelector": {DRILL_LABEL: self._node}, "schedulerName": "by-hand"}
+        tolerations = [{"key": DRILL_LABEL, "operator": "Exists"}]
+        pod["spec"] |= {
+            "nodeSelector": {DRILL_LABEL: self._node},
+            "schedulerName": "by-hand",
+            "tolerations": tolerations,
+        }
         for amounts in pod["spec"]["containers"][0]["resources"].values():
             amounts[GPU] = str(gpus)
         return pod
@@ -127,6 +137,11 @@ class _Trial:
 
     def _create(self, _what: str, pod: Mapping[str, Any]) -> str:
         return self._answer("/api/v1", "pods", pod)
+
+    def _run(self, name: str) -> None:
+        """Say of a bound pod what its kubelet would: the guard lets few be bound that none has answered for."""
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{name}/status"
+        self._stage.plane.api("PATCH", path, {"status": {"phase": "Running"}}, content_type=MERGE_PATCH).wanted()
 
     def _bind(self, name: str) -> str:
         target = {"apiVersion": "v1", "kind": "Node", "name": self._node}

@@ -11,6 +11,7 @@ import random
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ def targets(slices: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
     """Where new connections go: loopback's own address of each endpoint that counts."""
     ready, going = [], []
     for each in slices:
-        (port,) = [one["port"] for one in each["ports"] if one["name"] == "https"]
-        for endpoint in each.get("endpoints") or ():
+        ports = [one["port"] for one in each.get("ports") or () if one["name"] == "https"]
+        for endpoint, port in product(each.get("endpoints") or (), ports):
             conditions = endpoint["conditions"]
             place = ("127." + endpoint["addresses"][0].partition(".")[2], port)
             if conditions.get("ready"):

@@ -23,6 +23,7 @@ SETTLE_SECONDS = 3.0
 """How long creates are still counted for a scene whose event is over: what it broke shows by then."""
 TAIL_BYTES = 8192
 PATIENCE_SECONDS = 60.0
+END_SECONDS = 180.0
 HEAD = """\
 | scene | took | creates | a second | failed | passed unseen | wrongly refused | calls ignored | p50 / p99 / max ms |
 |---|---|---|---|---|---|---|---|---|"""
@@ -166,5 +167,5 @@ def streaming(plane: ControlPlane, folder: Path, namespace: str, rate: float) ->
 
 def _end(stream: Running) -> None:
     os.kill(stream.process.pid, signal.SIGTERM)
-    code = stream.process.wait(60)
+    code = stream.process.wait(END_SECONDS)
     assert code == 0, stream.log_tail()

@@ -297,15 +297,28 @@ def test_container_that_reads_what_strangers_send_has_no_token(helm: Helm) -> No
     assert "token" in mounts["certificates"]
 
 
-def test_stopping_pod_has_time_to_drain(helm: Helm) -> None:
-    """preStop, the drain and the end by force of the server's defaults fit into the grace period, with room."""
-    files = only(helm.template(), "ConfigMap", f"{FULLNAME}-settings")["data"]
-    server = parse_settings(files["rules.yaml"].encode()).server
-    spec = only(helm.template(), "Deployment", f"{FULLNAME}-rules")["spec"]["template"]["spec"]
+ELECTION = ("--set", "ledger.leaderElection=true,ledger.replicas=2")
+
+
+@pytest.mark.parametrize(
+    ("role", "arguments", "drain_seconds"),
+    [
+        pytest.param("rules", (), 5, id="rules"),
+        pytest.param("ledger", (), 5, id="ledger"),
+        pytest.param("ledger", ELECTION, 15, id="ledger with a leader, until another has been seen"),
+        pytest.param("ledger", (*ELECTION, "--set", "settings.server.drainSeconds=3"), 3, id="as the admin says"),
+    ],
+)
+def test_stopping_pod_has_time_to_drain(helm: Helm, role: str, arguments: tuple[str, ...], drain_seconds: int) -> None:
+    """PreStop and the end by force, which comes after the drain, fit into the grace period, with room."""
+    objects = helm.template(*arguments)
+    files = only(objects, "ConfigMap", f"{FULLNAME}-settings")["data"]
+    server = parse_settings(files[f"{role}.yaml"].encode()).server
+    assert server.drain_seconds == drain_seconds
+    spec = only(objects, "Deployment", f"{FULLNAME}-{role}")["spec"]["template"]["spec"]
     (container,) = [each for each in spec["containers"] if each["name"] == "server"]
     pre_stop_seconds = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-    needed_seconds = pre_stop_seconds + server.drain_seconds + server.graceful_seconds
-    assert spec["terminationGracePeriodSeconds"] >= needed_seconds + 10
+    assert spec["terminationGracePeriodSeconds"] >= pre_stop_seconds + server.graceful_seconds + 10
 
 
 def test_leader_service_has_no_selector(helm: Helm) -> None:

@@ -12,6 +12,11 @@
 {{- $name := printf "%s-ledger" (include "numa-admission.fullname" .root) }}
 {{- $_ := set $cluster "lease" $name }}
 {{- $_ := set $cluster "service" $name }}
+{{- /* Longer than the default: until another leads, has written the slice, and every node has seen it. */}}
+{{- $server := get $settings "server" | default dict }}
+{{- if not (or (hasKey $server "drainSeconds") (hasKey $server "gracefulSeconds")) }}
+{{- $_ := set $settings "server" (merge $server (dict "drainSeconds" 15 "gracefulSeconds" 20)) }}
+{{- end }}
 {{- end }}
 {{- if not ($settings.capacity | default dict).pictureFile }}{{- $_ := set $ours "cluster" $cluster }}{{- end }}
 {{- end }}
