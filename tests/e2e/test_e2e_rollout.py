@@ -26,6 +26,8 @@ SLOWEST_CALM_MILLISECONDS = 500.0
 themselves, and what fails tells of the machine and not of us."""
 CALM_SECONDS = 5.0
 PROPAGATION_SECONDS = 12.0
+# Not yet seen whole on a machine with nothing else to do: until then `pytest -m slow -k rollout` runs them on demand.
+STREAMED = pytest.mark.slow
 IN_ORDER = {
     "rolling restart": events.rolling_restart,
     "leaf rotation": events.leaf_rotation,
@@ -68,6 +70,7 @@ def scenes(stage: Stage, request: pytest.FixtureRequest) -> dict[str, Scene]:
     return played
 
 
+@STREAMED
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_no_create_fails_and_none_passes_unseen(scenes: dict[str, Scene], name: str) -> None:
     """By the API server's answers, and by its own count of calls that failed and were ignored."""
@@ -77,12 +80,14 @@ def test_no_create_fails_and_none_passes_unseen(scenes: dict[str, Scene], name: 
     assert not scene.failed_open, scene.text()
 
 
+@STREAMED
 @pytest.mark.parametrize("name", KILLED)
 def test_a_kill_costs_only_calls_on_their_way(scenes: dict[str, Scene], name: str) -> None:
     scene = scenes[name]
     assert scene.failures_beside_the_kill() == [], scene.text()
 
 
+@STREAMED
 def test_pods_of_others_never_notice(scenes: dict[str, Scene]) -> None:
     for scene in scenes.values():
         assert {each.verdict for each in scene.creates if each.kind == "plain"} == {Verdict.RIGHT}, scene.text()
