@@ -281,6 +281,8 @@ def test_changed_settings_are_taken_over_without_a_restart(tmp_path, pair, start
     second = f"server: {{drainSeconds: 0, {start}, threads: 5}}\nrules: {{enforcement: warn}}\n"
     project(tmp_path, {"settings.yaml": first})
     with running(tmp_path, pair, settings=first) as server:
+        # One worker answers before the master has forked the other.
+        until(lambda: len(children_of(server).split()) == (2 if "workers: 2" in start else 1))
         processes = until_verdict(server, allowed=False)
         before = settings_metric(server, "hash")
         project(tmp_path, {"settings.yaml": second})

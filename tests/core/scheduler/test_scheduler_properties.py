@@ -87,6 +87,10 @@ def one_numa_node_suffices(on, state, demand) -> bool:
     occupants = Occupants.of(state.cpusets, on.cpus.numa_cpus)
     exclusive = demand.numa_exclusive or ("Required" if demand.numa_policy else "")
     in_cores = binding_on(on, demand) is CpuBinding.WHOLE_CORES
+    for layout in on.devices:
+        placed = sum(bool(home) for home in layout.numa_of_device)
+        if 0 < placed < demand.totals.get(layout.resource, 0):
+            return False  # "Insufficient NUMA Scoped Devices", before any NUMA node is looked at
     for position, cpus in enumerate(on.cpus.numa_cpus):
         if exclusive == "Required" and occupants.status(position) is NumaStatus.SHARED:
             continue

@@ -9,7 +9,7 @@ from webhook.core.placement import Holding
 
 _FEWEST_CELLS = 8
 _MOST_SPACED_DEVICES = 8
-"""More devices of one NUMA node stand without spaces between them."""
+"""More devices of one NUMA node stand without spaces between them; all do where the width is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,18 @@ def draw_rows(
     labels = [f"NUMA {numa_id}" for numa_id in machine.numa_ids]
     numa = range(len(machine.numa_ids))
     cpu_words = [_of(state.free_cpus & cpus, cpus & ~machine.reserved_cpus) for cpus in machine.cpus.numa_cpus]
-    columns = [table.devices(index) for index in range(len(machine.devices))]
     names = _short_names([layout.resource for layout in machine.devices])
-    columns_wide = [
-        (max(len(name), *(len(cells) for cells, _ in rows)), max(len("free"), *(len(words) for _, words in rows)))
-        for name, rows in zip(names, columns, strict=True)
-    ]
     label_wide = max(map(len, labels))
     cpu_words_wide = max(len("free"), *map(len, cpu_words))
-    fixed = label_wide + 2 + 2 + cpu_words_wide + sum(3 + cells + 2 + words for cells, words in columns_wide)
+    for most_spaced in (_MOST_SPACED_DEVICES, 0):
+        columns = [table.devices(index, most_spaced) for index in range(len(machine.devices))]
+        columns_wide = [
+            (max(len(name), *(len(cells) for cells, _ in rows)), max(len("free"), *(len(words) for _, words in rows)))
+            for name, rows in zip(names, columns, strict=True)
+        ]
+        fixed = label_wide + 2 + 2 + cpu_words_wide + sum(3 + cells + 2 + words for cells, words in columns_wide)
+        if fixed + _FEWEST_CELLS <= width_columns:
+            break
     cores_per_cell, rows = table.cpus(max(_FEWEST_CELLS, width_columns - fixed))
     threads = machine.cpus.threads_per_core * cores_per_cell
     heading = "CPUs" if threads == 1 else f"CPUs, {threads} a cell"
@@ -90,10 +93,11 @@ class _Table:
         shares.append((cpus.bit_count() - held - reserved - free, Span(signs.unknown, Tone.BROKEN)))
         return max(shares, key=lambda share: share[0])[1]
 
-    def devices(self, index: int) -> list[tuple[list[Span], str]]:
+    def devices(self, index: int, most_spaced: int) -> list[tuple[list[Span], str]]:
         """Return for each NUMA node the cells of one kind of device, one span a column, and what is free of it.
 
-        A device without a NUMA node stands in the first row, one with several in each of them.
+        More than ``most_spaced`` devices stand without spaces between them. A device without a NUMA node stands in the
+        first row, one with several in each of them.
         """
         layout = self.machine.devices[index]
         free = self.state.free_devices(self.machine, index)
@@ -102,7 +106,7 @@ class _Table:
         for position in range(len(self.machine.numa_ids)):
             here = layout.touching(1 << position) | (homeless if position == 0 else 0)
             cells: list[Span] = []
-            spaced = here.bit_count() <= _MOST_SPACED_DEVICES
+            spaced = here.bit_count() <= most_spaced
             for device in range(layout.count):
                 if here >> device & 1:
                     cells += [Span(" ")] if cells and spaced else []
