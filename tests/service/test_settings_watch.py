@@ -116,8 +116,22 @@ def test_the_good_file_again_after_a_bad_one_is_no_failure_any_more(open_world):
 
 
 BAD_CONTENTS = [
-    pytest.param("", "The settings file is empty", id="cut off"),
-    pytest.param(" \n", "The settings file is empty", id="blank"),
+    *(
+        pytest.param(text, "The settings file sets nothing", id=f"cut off: {text!r}")
+        for text in (
+            "",
+            " \n",
+            "rules:\n",
+            "rules:\n  families:\n",
+            "rules: {}\nserver:\n",
+            "rules: {namespaces: {team-a: null}}",
+            "# only a comment",
+            "---\n",
+            "null",
+            "~",
+            "\ufeff",
+        )
+    ),
     pytest.param("rules: {", "The settings are no YAML", id="no YAML"),
     pytest.param(
         "server: {workers: 2, role: ledger}", "server.workers: found 2 with role ledger", id="a contradiction"
@@ -132,6 +146,21 @@ def test_what_no_start_should_have_is_refused(open_world, text, sentence):
     assert world.taken == []
     (line,) = world.lines()
     assert line["faults"][0].startswith(sentence)
+
+
+def test_a_bare_byte_order_mark_is_cut_off_too(open_world):
+    world = open_world()
+    world.file.write_bytes(b"\xff\xfe")
+    world.settle()
+    assert world.lines()[0]["faults"][0].startswith("The settings file sets nothing")
+    assert (world.taken, world.metric("reload_failed")) == ([], 1)
+
+
+@pytest.mark.parametrize("text", ["{}", "rules: {}", "rules: {families: {}}\n", "# comment\n{}\n"])
+def test_who_writes_an_empty_map_gets_the_defaults(open_world, text):
+    world = open_world()
+    world.write(text)
+    assert world.taken == [Settings()]
 
 
 def test_a_file_that_goes_away_changes_nothing_but_is_said(open_world):

@@ -20,7 +20,7 @@ from webhook.core.pod import Malformed
 from webhook.service.settings import Role, Settings, settings_from
 from webhook.service.start import StartError
 from webhook.wire.machine_classes import read_machine_classes
-from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_by_schema, read_schema
+from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_by_schema, read_schema, without_nulls
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
 from webhook.wire.workload_rows import workload_kind_from
 
@@ -69,8 +69,6 @@ def parse_settings(content: bytes) -> Settings:
     Raises:
         SettingsError: with every fault at once.
     """
-    if len(content) > _MAX_BYTES:
-        raise SettingsError((f"The settings have more than {_MAX_BYTES} bytes.",))
     written = _load(content)
     if written is None:
         written = {}
@@ -88,6 +86,20 @@ def parse_settings(content: bytes) -> Settings:
     settings = settings_from(document, workloads, classes)
     check_settings(settings)
     return settings
+
+
+def is_cut_off(content: bytes) -> bool:
+    """Return whether ``content`` sets nothing, and does not say so by ``{}``: its values have not been written yet.
+
+    Raises:
+        SettingsError: it is no settings document.
+    """
+    document = _load(content)
+    return document is None or (not _has_value(document) and without_nulls(document) != document)
+
+
+def _has_value(written: object) -> bool:
+    return any(map(_has_value, written.values())) if isinstance(written, dict) else written is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +273,8 @@ _Loader.add_implicit_resolver(
 
 
 def _load(content: bytes) -> Any:  # noqa: ANN401 - a YAML document
+    if len(content) > _MAX_BYTES:
+        raise SettingsError((f"The settings have more than {_MAX_BYTES} bytes.",))
     try:
         documents = list(yaml.load_all(content, Loader=_Loader))
     except yaml.MarkedYAMLError as error:

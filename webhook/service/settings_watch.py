@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 from webhook.service.logs import fault_text
 from webhook.service.meters import Meters
 from webhook.service.settings import Settings
-from webhook.service.settings_file import SettingsError, SettingsFile, read_content
+from webhook.service.settings_file import SettingsError, SettingsFile, is_cut_off, read_content
 from webhook.service.settings_restart import take_over
 
 LOOK_EVERY_SECONDS: Final = 1.0
@@ -95,8 +95,8 @@ class SettingsWatch:
     def _settings_of(self, found: bytes | str) -> tuple[Settings, bytes]:
         if isinstance(found, str):
             raise SettingsError((found,))
-        if not found.strip():  # a start takes that for defaults; here somebody has cut a file off
-            raise SettingsError(("The settings file is empty, wanted a map; {} sets everything to its default.",))
+        if is_cut_off(found):  # a start takes that for defaults; here it would undo what is in force
+            raise SettingsError(("The settings file sets nothing, wanted a map; {} sets everything to its default.",))
         return self._file.settings(found), found
 
     def _change(self, new: Settings, content: bytes) -> None:
