@@ -1,11 +1,28 @@
 """``numa-admission``: every command of the table is there, and help says what it is for."""
 
+import os
+import subprocess
+import sys
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from webhook.cli.main import COMMANDS, main
+from webhook.cli.output import whole_output
+
+POD = Path(__file__).parents[2] / "examples" / "guide-pod.yaml"
+PROGRAM = [sys.executable, "-c", "from webhook.cli.main import main; main(prog_name='numa-admission')"]
+CUT_SHORT = [
+    pytest.param(["check", "-o", "sarif", str(POD)], id="check, long"),
+    pytest.param(["check", "--help"], id="help of a command"),
+    pytest.param(["explain"], id="explain"),
+    pytest.param(["explain", "CPU_NOT_WHOLE"], id="a page"),
+    pytest.param(["webhook-config", "--help"], id="another command"),
+    pytest.param(["--help"], id="help of the program"),
+    pytest.param(["--version"], id="version"),
+]
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -23,3 +40,34 @@ def test_every_command_module_is_in_the_table():
         if file.name.endswith(".py") and "@click.command" in file.read_text(encoding="utf-8"):
             written.add(f"webhook.cli.{file.name.removesuffix('.py')}")
     assert written <= modules
+
+
+@pytest.mark.parametrize("arguments", CUT_SHORT)
+def test_output_that_cannot_be_written_is_no_finding(arguments):
+    """A truncated log must not pass where ``test $? -eq 1`` lets findings pass."""
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (
+        3,
+        "Error: The output cannot be written: No space left on device.",
+    )
+    assert "Traceback" not in result.stderr
+
+
+def test_errors_that_cannot_be_written_are_no_finding():
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run([*PROGRAM, "check", str(POD)], stderr=full, check=False)
+    assert result.returncode == 3
+
+
+def test_a_reader_that_has_gone_is_told_nothing():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        result = subprocess.run([*PROGRAM, "explain"], stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (3, "")
+
+
+def test_another_error_of_the_system_is_not_taken_for_the_output():
+    with pytest.raises(OSError, match="not of the output"), whole_output():
+        raise OSError("not of the output")

@@ -64,7 +64,8 @@ def check(
     Of a folder, documents without a kind (values, pipelines) are passed over and counted, and Helm templates are
     passed over and named; a file that is named itself must hold Kubernetes objects.
 
-    Exit code: 0 clean, 1 findings, 2 wrong usage, 3 something could not be read.
+    Exit code: 0 clean or warnings only, 1 errors (or what --fail-on says), 2 wrong usage, 3 something could not be read
+    or written.
     """
     rules, kinds = _of_settings(settings_file) if settings_file is not None else (Rules(), STANDARD_KINDS)
     sources = list(read_sources(paths, stdin_name, ignored))

@@ -6,6 +6,8 @@ from typing import Final
 
 import click
 
+from webhook.cli.output import whole_output
+
 COMMANDS: Final = MappingProxyType(
     {
         "ask": ("webhook.cli.ask:ask", "Send manifests to a running server and print its answers."),
@@ -35,6 +37,18 @@ class _LazyGroup(click.Group):
         module, _, function = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), function)
         return command
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+    ) -> click.Context:
+        """Return the context; ``--help`` and ``--version`` are printed here."""
+        with whole_output():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Return what the command returns."""
+        with whole_output():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """Write the commands with their one line each."""
