@@ -47,6 +47,24 @@ def test_each_takes_its_room_from_the_next(run):
     assert result.stdout.startswith("<stdin>:20:1: error: spec: ")
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param("{containers: [], nodeSelector: {kubernetes.io/hostname: gpu-1}, overhead: %s}", id="empty list"),
+        pytest.param("{nodeSelector: {kubernetes.io/hostname: gpu-1}, overhead: %s}", id="no list"),
+        pytest.param("{containers: [], nodeName: gpu-1, overhead: %s}", id="names its node"),
+    ],
+)
+@pytest.mark.parametrize("overhead", ["{memory: 1000Gi}", "{cpu: 4000}", "{aliyun.com/gpu: 5}"])
+def test_a_pod_without_containers_is_answered(run, spec, overhead):
+    """No API server takes such a pod, and a file may hold it; the findings of the others are not lost."""
+    empty = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: empty}}\nspec: {spec % overhead}\n"
+    result = run(f"{empty}---\n{deployment(2)}")
+    assert result.exit_code == FINDINGS
+    assert "<stdin>:4:1: " in result.stdout
+    assert ": 1 of 2 pods fit. Of the next: " in result.stdout
+
+
 def test_a_workload_beyond_all_bounds_ends(run):
     """Replicas are placed one by one only while they find room."""
     result = run(deployment(2_000_000_000))

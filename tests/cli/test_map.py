@@ -79,6 +79,15 @@ def test_second_pod_does_not_fit(run):
     assert "2 of 4 aliyun.com/gpu" in words
 
 
+def test_pod_without_containers_is_answered(run):
+    """No API server takes it, and a file may hold it."""
+    spec = {"containers": [], "nodeSelector": {"kubernetes.io/hostname": "gpu-1"}, "overhead": {"memory": "1000Gi"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "empty"}, "spec": spec}
+    result = run("--pod", "pod.yaml", pod=json.dumps(pod))
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "default/empty would wait, Pending." in result.stdout
+
+
 def test_replicas_of_a_workload_are_placed_one_by_one(run):
     """A Deployment of three is three pods."""
     template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {GPU: "2"}}}]}}

@@ -156,6 +156,8 @@ def _closeness(view: NodeView, demand: PodDemand) -> float:
     machine, state = view.record.machine, view.full_state
     if machine is None or state is None:
         return -1.0
+    if not demand.containers:
+        return 0.0  # a manifest may name none: no node is nearer to it than another
     widest = max(demand.containers, key=lambda c: (sum(n for _, n in c.devices), c.cpu_millicores))
     cpus = demand.exclusive_cpus(widest)
     asked_devices = [
