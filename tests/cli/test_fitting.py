@@ -2,6 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
+from support.picture_texts import machine_class, text
 
 from webhook.cli.check import check
 from webhook.service.picture import demo_text
@@ -65,11 +66,20 @@ def test_a_pod_without_containers_is_answered(run, spec, overhead):
     assert ": 1 of 2 pods fit. Of the next: " in result.stdout
 
 
-def test_a_workload_beyond_all_bounds_ends(run):
+@pytest.mark.parametrize("replicas", [50_000, 2_147_483_647])
+def test_a_workload_beyond_all_bounds_is_counted_whole(run, replicas):
     """Replicas are placed one by one only while they find room."""
-    result = run(deployment(2_000_000_000))
+    result = run(deployment(replicas))
     assert result.exit_code == FINDINGS
-    assert ": 1 of 10000 pods fit. Of the next: " in result.stdout
+    assert f": 1 of {replicas} pods fit. Of the next: " in result.stdout
+
+
+def test_pods_that_are_not_tried_are_said(run):
+    """A picture may have room for more pods than are given places."""
+    plain = DEPLOYMENT % 50_000 + "    spec: {containers: [{name: c}]}\n"
+    result = run(plain, text(classes=[machine_class()], nodes=[{"names": "n-{1..100}", "class": "box"}]))
+    assert result.exit_code == CLEAN
+    assert ": 10000 of 50000 pods fit, and 40000 were not tried. Look whether so many are meant." in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,13 @@ spec:
       limits: {cpu: '24', aliyun.com/gpu: '4'}
       requests: {cpu: '24', aliyun.com/gpu: '4'}
 """
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+spec:
+  replicas: %d
+  template: {spec: {containers: [{name: c}]}}
+"""
 
 
 @pytest.fixture
@@ -117,7 +124,8 @@ def test_daemon_set_gives_one_pod():
         "spec": {"template": {"spec": {"containers": []}}},
     }
     (found,) = read_objects(raw)
-    assert [record.name for record in records_of(found.subject, "default", found.name)] == ["d-0"]
+    ((number, records),) = records_of(found.subject, "default", found.name)
+    assert (number, [record.name for record in records]) == (1, ["d-0"])
 
 
 @pytest.mark.parametrize(
@@ -133,6 +141,13 @@ def test_daemon_set_gives_one_pod():
         ),
         pytest.param(["--pod", "p.yaml"], {"p": "kind: Service\n"}, 3, "it holds no pod", id="no pod"),
         pytest.param(["--pod", "p.yaml"], {"p": "a: [\n"}, 3, "p.yaml:", id="no YAML"),
+        pytest.param(
+            ["--pod", "p.yaml"],
+            {"p": f"{DEPLOYMENT % 4}---\n{DEPLOYMENT % 2147483647}"},
+            3,
+            "p.yaml:9:1: 2147483651 pods to place up to here, wanted 1000 at most, for each is drawn; ",
+            id="more replicas than can be drawn",
+        ),
         pytest.param(["--node", "gpu-9"], {}, 2, "There is no node gpu-9", id="no such node"),
         pytest.param(["--width", "5"], {}, 2, "--width", id="too narrow"),
     ],

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from webhook.core.capacity import finding_of
 from webhook.core.capacity_rules import Mode
 from webhook.core.findings import Finding
 from webhook.core.ledger.ledger import Ledger
+from webhook.core.ledger.reasons import CAPACITY_UNKNOWN
 from webhook.core.ledger.records import PodRecord
 from webhook.core.ledger.verdicts import MachineClass, Outcome
 from webhook.service.allocators import allocator_models
@@ -27,9 +27,8 @@ from webhook.wire.workload_table import STANDARD_KINDS
 _START: Final = Position(1, 1)
 _REFUSED = frozenset({Outcome.NEVER, Outcome.WOULD_FAIL})
 
-
-MOST_REPLICAS: Final = 10_000
-"""Pods of one object that are placed one by one: more fit in no picture that a person writes."""
+MOST_PLACED: Final = 10_000
+"""Pods of one object that are given places: each costs a search, and a manifest may ask for 2^31."""
 
 
 class PictureError(Exception):
@@ -54,12 +53,10 @@ def fit_findings(
     ledger = ledger_of(picture, allocator_models(), now_seconds)
     for file, position, found in _objects(sources, kinds):
         records = records_of(found.subject, found.namespace or "default", found.name)
-        pods, misses, first = _placed(ledger, islice(records, MOST_REPLICAS), picture.classes, now_seconds)
-        if first is None:
-            continue
-        mode = Mode.DENY if first.verdict.outcome in _REFUSED else Mode.WARN
-        finding = finding_of(ledger, first.pod, first.verdict, now_seconds, path=found.path or "spec", mode=mode)
-        yield file, position, _of_several(finding, pods - misses, pods) if pods > 1 else finding
+        placed = _place(ledger, records, picture.classes, now_seconds)
+        finding = _finding(ledger, placed, found.path or "spec", now_seconds)
+        if finding is not None:
+            yield file, position, finding
 
 
 def _picture(cluster_file: str) -> Picture:
@@ -80,27 +77,55 @@ def _sentence(fault: PictureFault) -> str:
     return str(fault).removeprefix(f"{fault.file}:{fault.position.line}:{fault.position.column}:").strip()
 
 
-def _placed(
-    ledger: Ledger, records: Iterable[PodRecord], classes: Sequence[MachineClass], now_seconds: float
-) -> tuple[int, int, Answer | None]:
-    """Return how many pods there are, how many find no place, and the first of those."""
-    pods = misses = 0
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """What became of the pods of one object."""
+
+    pods: int
+    fitting: int
+    untried: int
+    """Of templates whose first pods took all the places that are given to one object."""
+    first_miss: Answer | None
+
+
+def _place(
+    ledger: Ledger,
+    templates: Iterable[tuple[int, Iterable[PodRecord]]],
+    classes: Sequence[MachineClass],
+    now_seconds: float,
+) -> _Placed:
+    """Give the pods of one object their places, each template's until one finds none; none has become free then."""
+    pods = fitting = untried = 0
     first: Answer | None = None
-    missed: PodRecord | None = None
-    for record in records:
-        pods += 1
-        shape = replace(record, name="")
-        if shape != missed:  # what an equal pod did not find, its sister does not either: nothing has become free
+    for number, records in templates:
+        pods += number
+        for ordinal, record in enumerate(records):
+            if fitting == MOST_PLACED:
+                untried += number - ordinal
+                break
             (answer,) = fits_together(ledger, [record], classes, now_seconds=now_seconds)
-            if answer.fits:
-                continue
-            missed, first = shape, first or answer
-        misses += 1
-    return pods, misses, first
+            if not answer.fits:
+                first = first or answer
+                break
+            fitting += 1
+    return _Placed(pods, fitting, untried, first)
 
 
-def _of_several(finding: Finding, fitting: int, pods: int) -> Finding:
-    return replace(finding, problem=f"{fitting} of {pods} pods fit. Of the next: {finding.problem}")
+def _finding(ledger: Ledger, placed: _Placed, path: str, now_seconds: float) -> Finding | None:
+    """Return what is to be said of the pods of one object; None where all have places."""
+    of_all = f"{placed.fitting} of {placed.pods} pods fit"
+    if placed.untried:
+        of_all += f", and {placed.untried} were not tried"
+    first = placed.first_miss
+    if first is None:
+        step = "Look whether so many are meant."
+        untried = CAPACITY_UNKNOWN.at(path, f"{of_all}.", found=str(placed.pods), next_step=step)
+        return untried if placed.untried else None
+    mode = Mode.DENY if first.verdict.outcome in _REFUSED else Mode.WARN
+    finding = finding_of(ledger, first.pod, first.verdict, now_seconds, path=path, mode=mode)
+    if placed.pods == 1:
+        return finding
+    return replace(finding, problem=f"{of_all}. Of the next: {finding.problem}")
 
 
 def _objects(sources: Iterable[Source | Unreadable], kinds: KindTable) -> Iterator[tuple[str, Position, FoundObject]]:

@@ -211,24 +211,34 @@ def _pods(path: str) -> Iterator[PodRecord]:
                 position = document.position
                 raise UnreadableError((f"{source.name}:{position.line}:{position.column}: {document.problem}",))
             for found in read_objects(document.value):
-                for record in records_of(found.subject, found.namespace or "default", found.name):
-                    count += 1
+                for number, records in records_of(found.subject, found.namespace or "default", found.name):
+                    count += number
                     if count > MOST_PODS:
-                        raise UnreadableError((f"{source.name}: more than {MOST_PODS} pods to place.",))
-                    yield record
+                        at = document.locate(f"{found.path}.spec" if found.path else "spec")
+                        problem = f"{count} pods to place up to here, wanted {MOST_PODS} at most, for each is drawn"
+                        step = "`numa-admission check --cluster` takes more"
+                        raise UnreadableError((f"{source.name}:{at.line}:{at.column}: {problem}; {step}.",))
+                    yield from records
     if not count:
         raise UnreadableError((f"{path}: it holds no pod, and no workload that makes one.",))
 
 
-def records_of(subject: object, namespace: str, name: str) -> Iterator[PodRecord]:
-    """Yield the pods that an object is or makes; a DaemonSet's template once."""
+def records_of(subject: object, namespace: str, name: str) -> Iterator[tuple[int, Iterator[PodRecord]]]:
+    """Yield the pods that an object is or makes, each template's apart with their number; a DaemonSet's are one.
+
+    The pods of one template are equal but for their names. A manifest may ask for 2^31 of them: count, then take.
+    """
     match subject:
         case Pod() as pod:
-            yield replace(PodRecord.asked(pod, namespace=namespace), name=pod.name or name or "pod")
+            yield 1, iter((replace(PodRecord.asked(pod, namespace=namespace), name=pod.name or name or "pod"),))
         case Workload() as workload:
             for template in workload.templates:
                 record = PodRecord.asked(template.pod, namespace=namespace)
-                for number in range(1 if template.replicas is None else template.replicas):
-                    yield replace(record, name=f"{name}-{number}", owner=f"{workload.kind}/{name}")
+                number = 1 if template.replicas is None else template.replicas
+                yield number, _replicas(replace(record, owner=f"{workload.kind}/{name}"), name, number)
         case _:
             return
+
+
+def _replicas(record: PodRecord, name: str, number: int) -> Iterator[PodRecord]:
+    return (replace(record, name=f"{name}-{ordinal}") for ordinal in range(number))
