@@ -330,6 +330,30 @@ def test_what_is_ignored_is_not_read(run):
     assert run("r", "--ignore", "old", files=files).exit_code == UNREADABLE
 
 
+def test_a_pattern_that_takes_nothing_is_told(run):
+    result = run(
+        "r", "--ignore", "nosuch", "--ignore", "[", "--ignore", "old", files={"r/a.yaml": pod(), "r/old/b.json": "{"}
+    )
+    assert (result.exit_code, result.stderr.splitlines()[:-1]) == (
+        CLEAN,
+        ['--ignore "nosuch" matched nothing.', '--ignore "[" matched nothing.'],
+    )
+
+
+@pytest.mark.parametrize("pattern", ["", " ", "/"])
+def test_an_empty_pattern_is_wrong_usage(run, pattern):
+    result = run("r", "--ignore", pattern, files={"r/a.yaml": pod()})
+    assert result.exit_code == USAGE
+    assert "Invalid value for '--ignore': The pattern is empty." in result.stderr
+
+
+def test_links_to_folders_are_counted(run, tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "up").symlink_to(tmp_path)
+    result = run("r", files={"r/a.yaml": pod()})
+    assert result.stderr == "0 errors, 0 warnings; 1 object read, 1 of them judged, 1 link to a folder not followed.\n"
+
+
 @pytest.mark.parametrize("text", ["kind: List\nitems: []\n", "apiVersion: v1\nkind: PodList\nitems: []\n"])
 def test_an_empty_list_is_clean_and_says_that_it_is_empty(run, text):
     result = run("-", stdin=text)

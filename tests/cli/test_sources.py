@@ -1,10 +1,12 @@
 """Which files a checker reads: links, names and paths that go wrong."""
 
+import os
+
 import pytest
 
 from webhook.cli.check_formats import line_text
 from webhook.cli.check_report import Line
-from webhook.cli.sources import Source, Unreadable, read_sources
+from webhook.cli.sources import Source, Unreadable, Walk, read_sources
 from webhook.wire.manifests import Position
 
 
@@ -14,13 +16,37 @@ def found(*paths):
 
 
 def test_links_in_circles_end(tmp_path):
-    """A link to a folder above is not followed for ever; a link to nothing is no file."""
+    """A link to a folder above is not followed for ever, and is counted; nobody knows what a dead link would hold."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "up").symlink_to(tmp_path)
     (tmp_path / "a" / "gone.yaml").symlink_to("nowhere")
     (tmp_path / "a" / "self.yaml").symlink_to("self.yaml")
     (tmp_path / "a" / "pod.yaml").write_text("kind: Pod\n")
-    assert found(tmp_path) == [(str(tmp_path / "a" / "pod.yaml"), True)]
+    walk = Walk()
+    names = [(source.name, getattr(source, "problem", "")) for source in read_sources([str(tmp_path)], walk=walk)]
+    assert names == [
+        (str(tmp_path / "a" / "gone.yaml"), "It is a link that leads nowhere."),
+        (str(tmp_path / "a" / "pod.yaml"), ""),
+        (str(tmp_path / "a" / "self.yaml"), "It cannot be read: Too many levels of symbolic links."),
+    ]
+    assert walk.links_to_folders == 1
+
+
+def test_what_is_no_file_is_not_passed_over_in_silence(tmp_path):
+    """A pipe is not opened: that would wait for a writer; a link to a file is read as the file."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "folder.yaml" / "pod.txt").write_text("kind: Pod\n")
+    (tmp_path / "link.yaml").symlink_to("folder.yaml/pod.txt")
+    assert found(tmp_path) == [(str(tmp_path / "link.yaml"), True), (str(tmp_path / "pipe.yaml"), False)]
+
+
+def test_an_ignored_link_is_not_counted(tmp_path):
+    (tmp_path / "up").symlink_to(tmp_path)
+    (tmp_path / "pod.yaml").write_text("kind: Pod\n")
+    walk = Walk(("up",))
+    assert [source.name for source in read_sources([str(tmp_path)], walk=walk)] == [str(tmp_path / "pod.yaml")]
+    assert (walk.links_to_folders, walk.unused) == (0, ())
 
 
 @pytest.mark.parametrize(
@@ -67,13 +93,43 @@ def test_what_a_folder_does_not_give(tmp_path, ignored, wanted):
     for name in TREE:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("kind: Pod\n")
-    names = [source.name.removeprefix(f"{tmp_path}/") for source in read_sources([str(tmp_path)], ignored=ignored)]
+    names = [source.name.removeprefix(f"{tmp_path}/") for source in read_sources([str(tmp_path)], walk=Walk(ignored))]
     assert names == sorted(wanted)
 
 
 def test_a_file_that_is_named_is_read_whatever_is_ignored(tmp_path):
     (tmp_path / "a.yaml").write_text("kind: Pod\n")
-    (source,) = read_sources([str(tmp_path / "a.yaml")], ignored=("*",))
+    (source,) = read_sources([str(tmp_path / "a.yaml")], walk=Walk(("*",)))
     assert isinstance(source, Source)
-    (nothing,) = read_sources([str(tmp_path)], ignored=("*",))
+    (nothing,) = read_sources([str(tmp_path)], walk=Walk(("*",)))
     assert nothing == Unreadable(str(tmp_path), "Every .yaml, .yml and .json file of the folder is ignored.")
+
+
+PRINTED = [
+    pytest.param("r", "r/deep/c.yml", id="as it is printed"),
+    pytest.param("./r/", "./r/deep/c.yml", id="as it is called"),
+    pytest.param("./r/", "r/deep", id="a folder"),
+    pytest.param("r", "r/deep/*", id="with a star"),
+    pytest.param(".", "r/deep/c.yml", id="from the current folder"),
+    pytest.param("../r", "../r/deep/c.yml", id="from above"),
+]
+
+
+@pytest.mark.parametrize(("root", "pattern"), PRINTED)
+def test_a_path_that_is_printed_can_be_ignored(tmp_path, monkeypatch, root, pattern):
+    (tmp_path / "r" / "deep").mkdir(parents=True)
+    for name in ("a.yaml", "deep/c.yml"):
+        (tmp_path / "r" / name).write_text("kind: Pod\n")
+    monkeypatch.chdir(tmp_path / "r" if root == "../r" else tmp_path)
+    walk = Walk((pattern, "nosuchthing"))
+    assert [source.name.rpartition("/")[2] for source in read_sources([root], walk=walk)] == ["a.yaml"]
+    assert walk.unused == ("nosuchthing",)
+
+
+def test_a_path_below_the_folder_is_no_name_at_any_depth(tmp_path, monkeypatch):
+    """The printed path of one file does not take its namesakes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r" / "deep").mkdir(parents=True)
+    for name in ("a.yaml", "deep/a.yaml"):
+        (tmp_path / "r" / name).write_text("kind: Pod\n")
+    assert [source.name for source in read_sources(["r"], walk=Walk(("r/a.yaml",)))] == ["r/deep/a.yaml"]

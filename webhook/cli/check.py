@@ -7,7 +7,7 @@ import click
 
 from webhook.cli.check_formats import FORMATS, summary
 from webhook.cli.check_report import Line, check_sources
-from webhook.cli.sources import STDIN_NAME, Source, Unreadable, read_sources
+from webhook.cli.sources import STDIN_NAME, Source, Unreadable, Walk, read_sources
 from webhook.core.findings import Severity
 from webhook.core.modes import Rules
 from webhook.wire.manifests import Position
@@ -32,7 +32,9 @@ _NOTHING = "Nothing in it is a Kubernetes object, so nothing was judged."
     "ignored",
     metavar="GLOB",
     multiple=True,
-    help="What a folder does not give: a name of files or folders, or, with a slash, a path from that folder.",
+    callback=lambda _context, _option, patterns: _patterns(patterns),
+    help="What a folder does not give: a name of files or folders, or, with a slash, a path as it is printed or from "
+    "that folder.",
 )
 @click.option("--stdin-name", default=STDIN_NAME, show_default=True, help="Name to print for standard input.")
 @click.option(
@@ -68,8 +70,11 @@ def check(
     or written.
     """
     rules, kinds = _of_settings(settings_file) if settings_file is not None else (Rules(), STANDARD_KINDS)
-    sources = list(read_sources(paths, stdin_name, ignored))
-    report = check_sources(sources, rules, kinds)
+    walk = Walk(ignored)
+    sources = list(read_sources(paths, stdin_name, walk))
+    report = replace(
+        check_sources(sources, rules, kinds), unused_patterns=walk.unused, links_to_folders=walk.links_to_folders
+    )
     if report.foreign + len(report.templates) and not report.objects + report.unreadable:
         report = replace(report, lines=(Line(", ".join(paths), Position(1, 1), None, _NOTHING),))
     if cluster_file is not None:
@@ -79,6 +84,13 @@ def check(
         click.echo(text)
     click.echo(summary(report), err=True)
     context.exit(report.exit_code(Severity(fail_on)))
+
+
+def _patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the patterns; an empty one is an unset variable of a pipeline, and would take nothing or everything."""
+    if not all(pattern.strip("/ \t\n") for pattern in patterns):
+        raise click.BadParameter("The pattern is empty.")
+    return patterns
 
 
 def _of_settings(settings_file: str) -> tuple[Rules, KindTable]:

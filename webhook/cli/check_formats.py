@@ -9,7 +9,7 @@ from webhook.cli.check_report import Line, Report
 from webhook.cli.sarif import sarif_log, uri_of
 from webhook.core.findings import Severity
 from webhook.core.plain_text import plain
-from webhook.core.spelling import counted
+from webhook.core.spelling import counted, shown
 
 MOST_NAME_CHARACTERS: Final = 4096
 """Linux's longest path (PATH_MAX)."""
@@ -127,7 +127,7 @@ FORMATS: Final[Mapping[str, Callable[[Report], str]]] = MappingProxyType(
 
 
 def summary(report: Report) -> str:
-    """Return the report's totals in one line, and a line for each place of templates that were passed over."""
+    """Return the report's totals in one line, after a line for each pattern and place of templates that went by."""
     errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
     parts = [counted(errors, "error"), counted(warnings, "warning")]
     if report.unreadable:
@@ -140,7 +140,10 @@ def summary(report: Report) -> str:
         passed.append(f"{counted(report.foreign, 'document')} without a kind passed over")
     if report.templates:
         passed.append(f"{counted(len(report.templates), 'Helm template')} not judged")
-    return "\n".join([*_template_notes(report), f"{', '.join(parts)}; {', '.join(passed)}."])
+    if report.links_to_folders:
+        passed.append(f"{counted(report.links_to_folders, 'link to a folder', 'links to folders')} not followed")
+    unused = [f"--ignore {shown(pattern)} matched nothing." for pattern in report.unused_patterns]
+    return "\n".join([*unused, *_template_notes(report), f"{', '.join(parts)}; {', '.join(passed)}."])
 
 
 def _template_notes(report: Report) -> Iterator[str]:

@@ -55,6 +55,10 @@ class Report:
     """Documents of folders that were passed over: they have no kind."""
     templates: tuple[tuple[str, str], ...] = ()
     """Helm templates of folders, which were passed over: each with its chart, empty where there is none."""
+    unused_patterns: tuple[str, ...] = ()
+    """Patterns of ``--ignore`` that took nothing."""
+    links_to_folders: int = 0
+    """Links in folders that were not followed."""
 
     def count(self, severity: Severity) -> int:
         """Return the number of findings of ``severity``."""

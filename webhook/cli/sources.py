@@ -1,5 +1,6 @@
 """Which files a checker reads: paths, folders and stdin, in a steady order."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,15 +36,50 @@ class Unreadable:
     problem: str
 
 
+class Walk:
+    """What the folders of one call do not give, and what of that is worth a word afterwards."""
+
+    def __init__(self, ignored: tuple[str, ...] = ()) -> None:
+        """Take patterns (``*``, ``?``, ``[...]``; a ``*`` also stands for slashes) of what a folder does not give.
+
+        One without a slash is compared with the name of each file and folder; one with a slash with the path from the
+        folder that was named, with or without that folder before it.
+        """
+        self._ignored = ignored
+        self._used: set[str] = set()
+        self.links_to_folders = 0
+        """Links that were not followed: they may lead in circles."""
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The patterns that have taken nothing, in order."""
+        return tuple(pattern for pattern in self._ignored if pattern not in self._used)
+
+    def ignores(self, root: Path, file: Path) -> bool:
+        """Return whether a pattern takes the file, or a folder below ``root`` that it is in."""
+        path = file.relative_to(root)
+        taking = {pattern for pattern in self._ignored if _takes(pattern, root, path)}
+        self._used |= taking
+        return bool(taking)
+
+
+def _takes(pattern: str, root: Path, path: Path) -> bool:
+    wanted = pattern.rstrip("/")
+    is_path = "/" in wanted
+    wanted = wanted.removeprefix("./").removeprefix(f"{root.as_posix().rstrip('/')}/")
+    return any(
+        fnmatchcase(part.as_posix() if is_path else part.name, wanted) for part in (path, *path.parents) if part.name
+    )
+
+
 def read_sources(
-    paths: Iterable[str], stdin_name: str = STDIN_NAME, ignored: tuple[str, ...] = ()
+    paths: Iterable[str], stdin_name: str = STDIN_NAME, walk: Walk | None = None
 ) -> Iterator[Source | Unreadable]:
     """Yield the text of each path; a folder gives its YAML and JSON files at any depth, sorted, without hidden ones.
 
-    ``ignored`` are patterns of what a folder does not give (``*``, ``?``, ``[...]``; a ``*`` also stands for slashes):
-    one without a slash is compared with the name of each file and folder, one with a slash with the path from the
-    folder that was named. A file that is named itself is read whatever they say.
+    A file that is named itself is read whatever ``walk`` ignores. Links to folders are not followed but counted.
     """
+    walk = walk or Walk()
     for path in paths:
         if path == "-":
             yield _decoded(stdin_name, sys.stdin.buffer.read(MOST_BYTES + 1))
@@ -53,38 +89,40 @@ def read_sources(
             continue
         where = Path(path)
         if where.is_dir():
-            yield from _walked(where, path, ignored)
+            yield from _walked(where, path, walk)
         else:
             yield _file(where)
 
 
-def _walked(root: Path, path: str, ignored: tuple[str, ...]) -> Iterator[Source | Unreadable]:
-    files = sorted(file for file in root.rglob("*") if file.suffix.lower() in SUFFIXES and _is_shown(root, file))
+def _walked(root: Path, path: str, walk: Walk) -> Iterator[Source | Unreadable]:
+    files = sorted(_below(root, walk))
     if not files:
         yield Unreadable(path, "The folder holds no .yaml, .yml or .json file.")
         return
-    kept = [file for file in files if not _is_ignored(file.relative_to(root), ignored)]
+    kept = [file for file in files if not walk.ignores(root, file)]
     if not kept:
         yield Unreadable(path, "Every .yaml, .yml and .json file of the folder is ignored.")
     for file in kept:
-        source = _file(file)
+        # Opening a pipe would wait for a writer for ever. A folder is here because it cannot be listed.
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            yield Unreadable(str(file), "It is no regular file.")
+            continue
+        source = _file(file) if not file.is_dir() else Unreadable(str(file), "The folder cannot be listed.")
         if isinstance(source, Source):
             source = Source(source.name, source.text, is_walked=True, chart=_chart_of(file))
         yield source
 
 
-def _is_shown(root: Path, file: Path) -> bool:
-    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(root).parts)
-
-
-def _is_ignored(path: Path, patterns: tuple[str, ...]) -> bool:
-    """Return whether a pattern takes the file, or a folder that it is in."""
-    for pattern in patterns:
-        wanted = pattern.rstrip("/")
-        for part in (path, *path.parents):
-            if fnmatchcase(part.as_posix() if "/" in wanted else part.name, wanted.removeprefix("./")):
-                return True
-    return False
+def _below(root: Path, walk: Walk) -> Iterator[Path]:
+    """Yield what is named as manifests are, whatever it is, and each folder that cannot be listed."""
+    closed: list[Path] = []
+    for folder, folders, names in os.walk(root, onerror=lambda error: closed.append(Path(error.filename))):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        links = [Path(folder, name) for name in folders if Path(folder, name).is_symlink()]
+        walk.links_to_folders += sum(not walk.ignores(root, link) for link in links)
+        files = (Path(folder, name) for name in names if not name.startswith("."))
+        yield from (file for file in files if file.suffix.lower() in SUFFIXES)
+    yield from closed
 
 
 def _chart_of(file: Path) -> str:
@@ -100,6 +138,8 @@ def _file(file: Path) -> Source | Unreadable:
         with file.open("rb") as stream:
             return _decoded(str(file), stream.read(MOST_BYTES + 1))
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and file.is_symlink():
+            return Unreadable(str(file), "It is a link that leads nowhere.")
         return Unreadable(str(file), f"It cannot be read: {error.strerror or error}.")
 
 
