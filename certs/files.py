@@ -23,6 +23,7 @@ from certs.faults import CertificateError, UnreadableError
 from certs.moments import Clock, utc_now
 from certs.names import Names
 from certs.pki import Pair, read_certificates, read_pair
+from certs.regular import open_regular
 
 _LARGEST_FILE_BYTES = 1 << 20  # what a Secret may hold
 _READS_UNTIL_STILL = 4  # a swap between two reads shows as a difference; more than this many are no swap but a writer
@@ -240,7 +241,7 @@ def _there(content: bytes | str) -> bytes:
 
 def _read_file(path: Path) -> bytes | str:
     try:
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=open_regular) as stream:
             read = stream.read(_LARGEST_FILE_BYTES + 1)
     except OSError as error:
         return f"The file {path} cannot be read: {error.strerror or error}."

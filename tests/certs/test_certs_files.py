@@ -258,6 +258,16 @@ def test_files_that_never_stand_still_are_left_for_the_next_look(server: Server,
     assert "keep changing" in server.reloading.state().last_error
 
 
+def test_a_pipe_in_a_file_s_place_holds_up_no_connection(server: Server):
+    """Nobody writes to it: who opened it as a file would wait for ever."""
+    file = server.directory / "tls.crt"
+    file.unlink()
+    os.mkfifo(file)
+    server.clock.forward(5)
+    assert server.served() == server.first.certificate.fingerprint
+    assert server.reloading.state().last_error == f"The file {file} cannot be read: it is no regular file."
+
+
 def test_a_fault_that_nobody_foresaw_costs_no_connection(server: Server, monkeypatch: pytest.MonkeyPatch):
     def broken(_path: Path) -> bytes:
         raise RuntimeError("boom")

@@ -1,5 +1,6 @@
 """The settings file: what it can say, and that every fault of it is told at once."""
 
+import os
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -221,6 +222,17 @@ def test_what_is_no_settings_document_is_told_with_its_place(content, sentence):
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"cannot be read: No such file or directory\.$"):
         read_settings(tmp_path / "none.yaml")
+
+
+def test_settings_that_are_read_once_may_come_through_a_pipe():
+    """As ``--settings <(helm template ...)`` gives them."""
+    reading, writing = os.pipe()
+    os.write(writing, FULL)
+    os.close(writing)
+    try:
+        assert read_settings(Path(f"/dev/fd/{reading}")) == parse_settings(FULL)
+    finally:
+        os.close(reading)
 
 
 @given(st.binary(max_size=200))

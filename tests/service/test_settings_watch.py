@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,6 +171,27 @@ def test_a_file_that_goes_away_changes_nothing_but_is_said(open_world):
     (line,) = world.lines()
     assert line["faults"][0].endswith("cannot be read: No such file or directory.")
     assert (world.taken, world.metric("reload_failed")) == ([], 1)
+
+
+def test_a_pipe_in_the_file_s_place_is_refused_and_the_following_goes_on(open_world):
+    """Nobody writes to it: who opened it as a file would wait for ever."""
+    world = open_world()
+    world.file.unlink()
+    os.mkfifo(world.file)
+    world.settle()
+    (line,) = world.lines()
+    assert line["faults"] == [f"The settings file {world.file} cannot be read: it is no regular file."]
+    assert (world.taken, world.metric("reload_failed")) == ([], 1)
+
+    world.file.unlink()
+    world.write(SECOND)
+    assert len(world.taken) == 1
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/"])
+def test_what_cannot_be_followed_is_no_start(path):
+    with pytest.raises(SettingsError, match=r"cannot be read: it is no regular file\.$"):
+        read_settings_file(Path(path), lambda settings: settings)
 
 
 def test_half_written_content_is_not_judged(open_world):

@@ -15,6 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from certs.regular import open_regular
 from webhook.core.plain_text import plain
 from webhook.core.pod import Malformed
 from webhook.service.settings import Role, Settings, settings_from
@@ -42,22 +43,26 @@ class SettingsError(StartError):
 
 
 def read_settings(path: Path) -> Settings:
-    """Return the settings in the file at ``path``.
+    """Return the settings in the file at ``path``, which may be a pipe: it is read once.
 
     Raises:
         SettingsError: with every fault at once.
     """
-    return parse_settings(read_content(path))
+    return parse_settings(_content(path, None))
 
 
 def read_content(path: Path) -> bytes:
-    """Return what stands in the file at ``path``, at most a little more than settings may have.
+    """Return what stands in the regular file at ``path``, at most a little more than settings may have.
 
     Raises:
-        SettingsError: it cannot be read.
+        SettingsError: it cannot be read, or is no regular file, which cannot be followed.
     """
+    return _content(path, open_regular)
+
+
+def _content(path: Path, opener: Callable[[str, int], int] | None) -> bytes:
     try:
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=opener) as stream:
             return stream.read(_MAX_BYTES + 1)
     except OSError as error:
         raise SettingsError((f"The settings file {path} cannot be read: {error.strerror or error}.",)) from error
