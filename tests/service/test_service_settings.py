@@ -208,6 +208,23 @@ NO_YAML = [
     (b"\xff", "The settings are no YAML: "),
     (b"? [a]\n: b", "The settings are no YAML: line 1, column 3: found a key that is no text."),
     (b"a: !!python/object/apply:os.system [x]", "The settings are no YAML: line 1, column 4: "),
+    (
+        b"rules: &a {enforcement: warn, namespaces: *a}",
+        "The settings are no YAML: line 1, column 8: found an alias that contains itself.",
+    ),
+    (b"capacity: {machineClasses: &a [*a]}", "The settings are no YAML: line 1, column 28: found an alias that"),
+    (b"capacity: &a {<<: *a}", "The settings are no YAML: line 1, column 11: found an alias that contains itself."),
+    (b"&a {a: *a}", "The settings are no YAML: line 1, column 1: found an alias that contains itself."),
+    (
+        b"capacity:\n  machineClasses:\n  - name: a\n    allocatable: &a {cpu: *a}",
+        "The settings are no YAML: line 4, column 18: found an alias that contains itself.",
+    ),
+    (
+        b"a: &a0 [x]\n"
+        + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 10)),
+        "The settings are no YAML: line 1, column 9: found more than 1,000,000 values, with aliases written out.",
+    ),
+    (b"[" * 300 + b"]" * 300, "The settings are no YAML: line 1, column 201: found more than 200 levels."),
     (b" " * ((1 << 20) + 1), "The settings have more than 1048576 bytes."),
 ]
 

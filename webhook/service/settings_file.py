@@ -21,6 +21,7 @@ from webhook.core.pod import Malformed
 from webhook.service.settings import Role, Settings, settings_from
 from webhook.service.start import StartError
 from webhook.wire.machine_classes import read_machine_classes
+from webhook.wire.manifests import MOST_DEPTH, MOST_VALUES
 from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_by_schema, read_schema, without_nulls
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
 from webhook.wire.workload_rows import workload_kind_from
@@ -248,6 +249,11 @@ class _Loader(yaml.CSafeLoader):
         for first, rows in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_document(self, node: yaml.Node) -> Any:  # noqa: ANN401 - a YAML document
+        """Refuse what has no end, or none that anybody waits for, once its aliases are written out."""
+        _check_size(node)
+        return super().construct_document(node)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Refuse a key that stands twice, and keys that are no texts."""
         seen: set[object] = set()
@@ -263,6 +269,33 @@ class _Loader(yaml.CSafeLoader):
             seen.add(key_node.value)
         made: dict[Hashable, Any] = {str(key): value for key, value in super().construct_mapping(node, deep).items()}
         return made
+
+
+def _check_size(document: yaml.Node) -> None:
+    """Raise ``yaml.MarkedYAMLError`` for an alias that contains itself, and for more than a manifest may hold."""
+    values, open_nodes = 0, set[int]()
+
+    def refuse(node: yaml.Node, problem: str) -> None:
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+    def walk(node: yaml.Node, depth: int) -> None:
+        nonlocal values
+        values += 1
+        if values > MOST_VALUES:
+            refuse(node, f"found more than {MOST_VALUES:,} values, with aliases written out")
+        if depth > MOST_DEPTH:
+            refuse(node, f"found more than {MOST_DEPTH} levels")
+        if isinstance(node, yaml.ScalarNode):
+            return
+        if id(node) in open_nodes:
+            refuse(node, "found an alias that contains itself")
+        open_nodes.add(id(node))
+        for item in node.value:
+            for part in item if isinstance(item, tuple) else (item,):
+                walk(part, depth + 1)
+        open_nodes.discard(id(node))
+
+    walk(document, 1)
 
 
 def _finite(loader: _Loader, node: yaml.ScalarNode) -> float | str:
