@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.cli.documents import read_documents
+from webhook.cli.near_kinds import misspelt_kind
 from webhook.cli.sources import Source, Unreadable
 from webhook.core.dialect import Stage
 from webhook.core.file_reasons import FIELD_TWICE
@@ -105,6 +106,8 @@ def check_sources(sources: Iterable[Source | Unreadable], rules: Rules, kinds: K
                 if is_ours:
                     judged += 1
                     findings = [*findings, *_repeated(document, found.path)]
+                else:
+                    findings = [*findings, *misspelt_kind(found, kinds, rules.vocabulary)]
                 of_file.extend(
                     Line(source.name, document.locate(finding.path), finding)
                     for finding in (finding.under(found.path) for finding in findings)

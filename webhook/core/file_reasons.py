@@ -15,5 +15,15 @@ FIELD_TWICE: Final = Reason(
     "Keep one of them: kubectl takes the last and drops the others in silence.",
 )
 
-FILE_REASONS: Final[Mapping[str, Reason]] = MappingProxyType({FIELD_TWICE.code: FIELD_TWICE})
+KIND_MISSPELT: Final = Reason(
+    "KIND_MISSPELT",
+    Family.FORM,
+    Severity.WARNING,
+    "An object with marks has a kind that nobody knows and that looks like a known one.",
+    "Write kind and apiVersion as the API server knows them.",
+)
+
+FILE_REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
+    {reason.code: reason for reason in (FIELD_TWICE, KIND_MISSPELT)}
+)
 """Every reason of files by its code."""

@@ -1,7 +1,7 @@
 """Kubernetes objects outside of a review: from a file, a list, a live cluster."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from webhook.core.decisions import Subject
 from webhook.wire.pods import read_pod
@@ -17,12 +17,15 @@ class FoundObject:
     """One object; ``path`` leads to it from the document's root, empty where it is the document."""
 
     path: str
+    group: str
+    """Empty for the core group, and where no version is named."""
     kind: str
     """Empty where it has none: then it is no Kubernetes object."""
     namespace: str
     name: str
     subject: Subject | None
     """None where the kind is none that the rules judge."""
+    raw: JsonMap = field(repr=False)
 
 
 def raw_objects(value: object) -> Iterator[tuple[str, JsonMap]]:
@@ -70,10 +73,12 @@ def read_objects(value: object, kinds: KindTable = STANDARD_KINDS) -> Iterator[F
         group = api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
         yield FoundObject(
             path=path,
+            group=group,
             kind=kind if isinstance(kind, str) else "",
             namespace=_text(named.get("namespace")),
             name=_text(named.get("name")) or _text(named.get("generateName")),
             subject=_subject(raw, group, kind, kinds),
+            raw=raw,
         )
 
 
