@@ -40,8 +40,8 @@ def _pod(**changes):
     return {"name": "p", "node": "n", "resources": {"cpu": 2, "memory": "1Gi", GPU: 1}, **changes}
 
 
-def _one(*, node=None, pods=()):
-    return text(classes=[machine_class()], nodes=[_node(**(node or {}))], pods=list(pods))
+def _one(*, node=None, pods=(), **declared):
+    return text(classes=[machine_class(**declared)], nodes=[_node(**(node or {}))], pods=list(pods))
 
 
 # --- the demo ---
@@ -263,6 +263,10 @@ def _dump(*items):
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
 
 
+def _dumped(**status):
+    return {**DUMP_NODE, "status": {**DUMP_NODE["status"], **status}}
+
+
 def test_dump_beside_a_file_of_classes():
     """What ``kubectl get nodes,pods -o yaml`` prints is a picture, with classes from another file."""
     picture = load_picture({"dump": _dump(DUMP_POD, DUMP_NODE), "classes": text(classes=[machine_class()])})
@@ -441,6 +445,37 @@ def test_node_readiness(conditions, ready):
             _dump({**DUMP_POD, "metadata": {"name": "\x1b[2J"}}),
             ["items[0].metadata: found a name or namespace that is none"],
             id="a name that a terminal would obey",
+        ),
+        pytest.param(
+            _dump(_dumped(allocatable={"cpu": "-64"}, capacity={"cpu": "-64"})),
+            [
+                "items[0].status.allocatable.cpu: found -64, wanted 0 or more.",
+                "items[0].status.capacity.cpu: found -64, wanted 0 or more.",
+            ],
+            id="less than no CPU",
+        ),
+        pytest.param(
+            f"{text(classes=[machine_class()])}\n---\n{_dump(_dumped(allocatable={GPU: '1e18'}))}",
+            [f'items[0].status.allocatable["{GPU}"]: found {10**18}, wanted 4 at most, as class box has.'],
+            id="a Node with more devices than its class",
+        ),
+        pytest.param(
+            _one(node={"allocatable": {GPU: 5, "memory": "-1Gi"}}),
+            [
+                f'nodes[0].allocatable["{GPU}"]: found 5, wanted 4 at most, as class box has.',
+                "nodes[0].allocatable.memory: found -1073741824, wanted 0 or more.",
+            ],
+            id="a node with more devices than its class",
+        ),
+        pytest.param(
+            _one(allocatable={GPU: 5}),
+            [f'classes[0].allocatable["{GPU}"]: found 5, wanted 4 at most, as class box has.'],
+            id="a class with more devices than its layout",
+        ),
+        pytest.param(
+            _one(layout={"memoryPerNUMANode": "-1Gi"}),
+            ["classes[0].layout.memoryPerNUMANode: found -1073741824, wanted 0 or more."],
+            id="less than no memory",
         ),
     ],
 )

@@ -4,7 +4,7 @@ The form is published as ``machine-class.schema.json``. What a schema cannot say
 path, what was found and what is wanted; nothing is raised for any JSON value.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -79,7 +79,9 @@ def read_machine_class(raw: object, path: str, faults: list[Malformed]) -> Machi
     offered.update({kind.resource: sum(kind.total_bytes) - sum(kind.reserved_bytes) for kind in memory})
     huge = sum(amount for resource, amount in offered.items() if resource.startswith("hugepages-"))
     offered["memory"] -= huge
-    offered.update(read_amounts(declared.get("allocatable"), f"{path}.allocatable", faults))
+    told = read_amounts(declared.get("allocatable"), f"{path}.allocatable", faults)
+    faults.extend(more_devices(told, machine, f"{path}.allocatable"))
+    offered.update(told)
     if len(faults) > before:
         return None
     labels = read_text_map(declared.get("matchLabels"), f"{path}.matchLabels", faults)
@@ -129,3 +131,12 @@ def contradictions(capacity: Mapping[str, int], machine: Machine) -> tuple[Malfo
             wanted = f"{devices.count}, as class {machine.name} has"
             faults.append(Malformed(child("status.capacity", devices.resource), str(count), wanted))
     return tuple(faults)
+
+
+def more_devices(allocatable: Mapping[str, int], machine: Machine, path: str) -> Iterator[Malformed]:
+    """Yield where ``allocatable`` counts more devices than ``machine`` has; CPUs may be amplified, devices are not."""
+    for devices in machine.devices:
+        count = allocatable.get(devices.resource, 0)
+        if count > devices.count:
+            wanted = f"{devices.count} at most, as class {machine.name} has"
+            yield Malformed(child(path, devices.resource), str(count), wanted)

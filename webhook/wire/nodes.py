@@ -7,7 +7,7 @@ from typing import Final
 
 from webhook.core.node_selection import NodeFacts, Taint
 from webhook.core.pod import Malformed
-from webhook.wire.shapes import JsonMap, read_list, read_map, read_quantities, read_text, read_text_map
+from webhook.wire.shapes import JsonMap, child, read_list, read_map, read_quantities, read_text, read_text_map
 
 _VERSION: Final = re.compile(r"v?1\.([0-9]{1,3})(?:[^0-9].*)?", re.ASCII | re.DOTALL)
 
@@ -54,11 +54,18 @@ def read_node(raw: object) -> NodeReading:
 
 
 def read_amounts(raw: object, path: str, faults: list[Malformed]) -> dict[str, int]:
-    """Return a resource list in the units of plain counts: cpu in millicores, else whole units or bytes."""
-    return {
-        name: quantity.millicores if name == "cpu" else quantity.value
-        for name, quantity in read_quantities(raw, path, faults).items()
-    }
+    """Return a resource list in the units of plain counts: cpu in millicores, else whole units or bytes.
+
+    Below 0 is a fault: no machine has that (kubernetes/kubernetes:pkg/apis/core/validation/validation.go
+    ValidateResourceQuantityValue, which holds for capacity and allocatable of a Node).
+    """
+    amounts: dict[str, int] = {}
+    for name, quantity in read_quantities(raw, path, faults).items():
+        if quantity.nanos < 0:
+            faults.append(Malformed(child(path, name), f"{quantity}", "0 or more"))
+        else:
+            amounts[name] = quantity.millicores if name == "cpu" else quantity.value
+    return amounts
 
 
 def read_taints(raw: object, path: str, faults: list[Malformed]) -> tuple[Taint, ...]:

@@ -14,7 +14,7 @@ from webhook.core.masks import mask_of
 from webhook.core.node_selection import NodeFacts
 from webhook.core.pod import Malformed
 from webhook.core.spelling import counted
-from webhook.wire.machine_classes import POLICY_LABEL, class_of, contradictions, read_machine_class
+from webhook.wire.machine_classes import POLICY_LABEL, class_of, contradictions, more_devices, read_machine_class
 from webhook.wire.nodes import read_amounts, read_node, read_taints
 from webhook.wire.shapes import JsonMap, child, describe, read_list, read_map, read_text, read_text_map
 
@@ -57,7 +57,9 @@ class NodeReader:
         allocatable = dict(declared.allocatable)
         for devices, broken in zip(declared.machine.devices, unhealthy, strict=False):
             allocatable[devices.resource] = allocatable.get(devices.resource, 0) - broken.bit_count()
-        allocatable.update(read_amounts(entry.get("allocatable"), f"{path}.allocatable", faults))
+        told = read_amounts(entry.get("allocatable"), f"{path}.allocatable", faults)
+        faults.extend(more_devices(told, declared.machine, f"{path}.allocatable"))
+        allocatable.update(told)
         taints = read_taints(entry.get("taints"), f"{path}.taints", faults)
         machine = self._told_by_node(declared.machine, None, labels)
         for name in names:
@@ -82,7 +84,9 @@ class NodeReader:
         declared = class_of(reading.facts.labels, every)
         if declared is None:
             return NodeRecord(reading.facts, reading.allocatable)
-        unlike = contradictions(reading.capacity, declared.machine)
+        unlike = contradictions(reading.capacity, declared.machine) or tuple(
+            more_devices(reading.allocatable, declared.machine, "status.allocatable")
+        )
         faults.extend(replace(fault, path=_below(path, fault.path)) for fault in unlike)
         machine = self._told_by_node(declared.machine, reading.kubelet_minor_version, reading.facts.labels)
         return NodeRecord(reading.facts, reading.allocatable, machine, declared.allocator)

@@ -51,6 +51,14 @@ def test_demo_as_drawn():
     ]
 
 
+def test_the_frame_of_a_machine_of_no_kind_has_no_gap():
+    """Nothing is known of it, so nothing stands at the right of the upper edge."""
+    blank = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "blank"}, "status": {"allocatable": {"cpu": 8}}}'
+    upper = _lines(_ledger(blank), width_columns=60)[0]
+    assert upper.removeprefix("╭─ blank, not ready ").strip("─") == "╮"
+    assert len(upper) == 60
+
+
 @settings(max_examples=60, deadline=None)
 @given(pictures(), st.sampled_from([60, 80, 100, 120]), st.sampled_from([UNICODE, ASCII]))
 def test_every_line_is_as_wide_as_asked(source, width, signs):

@@ -111,9 +111,10 @@ def _top(group: list[NodeView], inner: int, signs: Signs) -> Line:
     if state:
         line += [Span(", ", Tone.TITLE), Span(state, Tone.BAD)]
     line.append(Span(" ", Tone.FRAME))
-    tail = f" {signs.across}{signs.corners[1]}"
-    dashes = inner + 4 - width_of(line) - len(right) - len(tail) - 1
-    line += [Span(f"{signs.across * dashes} ", Tone.FRAME), Span(right, Tone.QUIET), Span(tail, Tone.FRAME)]
+    tail = f"{signs.across}{signs.corners[1]}"
+    right = f" {right} " if right else ""
+    dashes = inner + 4 - width_of(line) - len(right) - len(tail)
+    line += [Span(signs.across * dashes, Tone.FRAME), Span(right, Tone.QUIET), Span(tail, Tone.FRAME)]
     return tuple(line)
 
 
