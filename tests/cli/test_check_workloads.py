@@ -125,3 +125,20 @@ def test_factors_multiply(name, old, new, pods, tmp_path):
     (tmp_path / "c.yaml").write_text(PICTURE)
     result = _run(_text(name).replace(old, new, 1), "--cluster", str(tmp_path / "c.yaml"))
     assert f" of {pods} pods fit." in result.stdout
+
+
+def test_the_examples_page_says_what_the_checker_finds():
+    result = CliRunner().invoke(check, [str(EXAMPLES)])
+    codes = re.findall(r"\[([A-Z_]+)\]$", result.stdout, re.MULTILINE)
+    page = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"`numa-admission check examples/workloads` finds (.*) \|", page)
+    assert result.stderr.startswith("0 errors, 1 warning;")
+    assert said.startswith("no error, and one warning:")
+    assert re.findall(r"`([A-Z_]+)`", said) == codes
+
+
+def test_the_examples_page_counts_the_broken_pod_s_faults():
+    result = CliRunner().invoke(check, [str(EXAMPLES.parent / "broken-pod.yaml")])
+    page = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    assert result.stderr.startswith("5 errors, 1 warning;")
+    assert "six faults" in page
