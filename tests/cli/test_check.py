@@ -389,3 +389,9 @@ def test_text_of_the_file_is_printed_escaped(run):
 def test_the_server_s_settings_count_here_too(run, settings, code):
     result = run("p.yaml", "--settings", "settings.yaml", files={"p.yaml": pod(cpu="500m"), "settings.yaml": settings})
     assert result.exit_code == code
+
+
+def test_help_says_what_each_exit_code_means(run):
+    """Warnings alone end with 0, so 1 is not for every finding."""
+    text = " ".join(run("--help").stdout.split())
+    assert "0 clean or warnings only, 1 errors (or what --fail-on says), 2 wrong usage, 3 something could not be" in text

@@ -23,6 +23,7 @@ def test_a_code_is_taken_as_it_is_copied(written):
 @pytest.mark.parametrize(
     ("written", "hint"),
     [
+        ("cpu_not_whol", "Did you mean CPU_NOT_WHOLE, GPU_NOT_WHOLE or CPU_SUM_NOT_WHOLE?"),
         ("CPU_NOT_HOLE", "Did you mean CPU_NOT_WHOLE"),
         ("POLICY_UNKNWN", "Did you mean POLICY_UNKNOWN"),
         ("XYZ", "Run numa-admission explain for the list."),
@@ -43,3 +44,18 @@ def test_without_a_code_all_are_listed():
     assert [line.split()[0] for line in lines] == list(all_reasons())
     assert all(line.endswith(".") for line in lines)
     assert {line.split()[1] for line in lines} <= {"error", "warning"}
+
+
+@pytest.mark.parametrize(
+    ("code", "weight"),
+    [
+        ("SPEC_HOME_OLDER", "error or warning"),
+        ("SPEC_REPAIRABLE_JSON", "error or warning"),
+        ("CPU_REQUEST_MISSING", "error or warning"),
+        ("CPU_NOT_WHOLE", "error "),
+        ("CPU_ADDED_CONTAINER", "warning "),
+    ],
+)
+def test_the_list_says_how_a_code_weighs(code, weight):
+    (line,) = [line for line in CliRunner().invoke(explain, []).output.splitlines() if line.split()[0] == code]
+    assert line.removeprefix(code).lstrip().startswith(weight)

@@ -9,6 +9,8 @@ import click
 from webhook.core.file_reasons import FILE_REASONS
 from webhook.core.ledger.reasons import LEDGER_REASONS
 from webhook.core.reasons import REASONS, Reason
+from webhook.core.softened import SOFTENED
+from webhook.core.spelling import one_of
 
 
 def all_reasons() -> Mapping[str, Reason]:
@@ -30,13 +32,17 @@ def explain(context: click.Context, code: str | None) -> None:
     if code is None:
         width = max(map(len, reasons))
         for name, reason in reasons.items():
-            click.echo(f"{name:<{width}}  {reason.severity.value:<7}  {reason.summary}")
+            click.echo(f"{name:<{width}}  {_weight(reason):<16}  {reason.summary}")
         return
     wanted = code.strip("[]").upper()
     if wanted in reasons:
         click.echo(page_of(wanted), nl=False)
         return
     near = difflib.get_close_matches(wanted, reasons, n=3)
-    hint = f" Did you mean {' or '.join(near)}?" if near else " Run numa-admission explain for the list."
+    hint = f" Did you mean {one_of(near)}?" if near else " Run numa-admission explain for the list."
     click.echo(f"There is no code {code!r}.{hint}", err=True)
     context.exit(2)
+
+
+def _weight(reason: Reason) -> str:
+    return "error or warning" if reason.code in SOFTENED else reason.severity.value
