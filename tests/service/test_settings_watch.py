@@ -16,7 +16,7 @@ from webhook.service.logs import open_log
 from webhook.service.meters import Meters
 from webhook.service.settings import Settings
 from webhook.service.settings_file import SettingsError, parse_settings, read_settings_file
-from webhook.service.settings_restart import NEEDS_RESTART, take_over
+from webhook.service.settings_restart import NEEDS_RESTART, files_of_a_start, take_over
 from webhook.service.settings_watch import SettingsWatch, hash_of
 
 FIRST = "rules: {enforcement: warn}\n"
@@ -232,6 +232,43 @@ def test_a_change_that_needs_a_restart_is_named_and_the_rest_is_taken(open_world
 
     world.write("server: {threads: 4}\nrules: {enforcement: deny}\n")
     assert world.metric("restart_needed") == 0
+
+
+FILES_OF_A_START = [
+    ("capacity: {pictureFile: FILE}", ["capacity.pictureFile"]),
+    ("server: {role: rules}\ncapacity: {pictureFile: FILE}", []),
+    ("tls: {certFile: FILE, keyFile: FILE, clientCaFile: FILE}", ["tls.certFile", "tls.keyFile", "tls.clientCaFile"]),
+    ("cluster: {live: true, kubeconfig: FILE}", ["cluster.kubeconfig"]),
+    ("cluster: {kubeconfig: FILE}", []),
+]
+
+
+@pytest.mark.parametrize("text, keys", FILES_OF_A_START)
+def test_a_file_that_a_restart_would_miss_is_told_now(open_world, tmp_path, text, keys):
+    """The rest of the settings is taken all the same: a rollout may bring the file with the next container."""
+    world = open_world()
+    missing, there = tmp_path / "missing", tmp_path / "there"
+    there.touch()
+    world.write(text.replace("FILE", str(missing)))
+    lines = world.lines()
+    assert len(world.taken) == 1
+    assert [fault for line in lines for fault in line.get("faults", ())] == [
+        f"{key}: found {missing}, wanted a file that can be read: No such file or directory." for key in keys
+    ]
+    assert ("error" in [line["level"] for line in lines]) is bool(keys)
+
+    world.write(text.replace("FILE", str(there)))
+    assert "error" not in [line["level"] for line in world.lines()]
+
+
+def test_every_setting_that_names_a_file_is_known_as_such():
+    """Whoever adds one says whether a start reads it."""
+    named = {"kubeconfig", *(name for names in NEEDS_RESTART.values() for name in names if name.endswith("_file"))}
+    started = parse_settings(
+        b"tls: {certFile: a, keyFile: b, clientCaFile: c}\ncapacity: {pictureFile: d}\ncluster: {kubeconfig: e}"
+    )
+    live = replace(started, cluster=replace(started.cluster, live=True))
+    assert len(files_of_a_start(live)) == len(named)
 
 
 def test_options_of_the_command_line_stay_above_the_file(open_world):

@@ -48,6 +48,17 @@ def take_over(new: Settings, in_force: Settings, started: Settings) -> Takeover:
     return Takeover(settings, _differing(settings, in_force), tuple(waiting))
 
 
+def files_of_a_start(settings: Settings) -> Mapping[str, str]:
+    """Return the paths of files that a start with ``settings`` reads, by their keys."""
+    tls = settings.tls
+    named = {"tls.certFile": tls.cert_file, "tls.keyFile": tls.key_file, "tls.clientCaFile": tls.client_ca_file}
+    if settings.server.role.has_ledger:
+        named["capacity.pictureFile"] = settings.capacity.picture_file
+    if settings.cluster.live:
+        named["cluster.kubeconfig"] = settings.cluster.kubeconfig
+    return MappingProxyType({key: path for key, path in named.items() if path})
+
+
 def _differing(one: Settings, other: Settings) -> tuple[str, ...]:
     found = [
         f"{section}.{key_of(each.name)}"

@@ -5,10 +5,12 @@ which a file changes: contents are compared, not times or inodes.
 
 Decision of 2026-11-29: a good file with a change that needs a restart (``settings_restart``) is taken all the same;
 those keys keep the values of the start, and a warning and a metric say which wait. Refusing it whole would hold up a
-change of rules, which may be urgent, for one that nobody can see the effect of anyway.
+change of rules, which may be urgent, for one that nobody can see the effect of anyway. A file that such a key names and
+that is not there is told at once, and refuses nothing: a rollout may bring it with the next container.
 """
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable
 from typing import Final, Literal
@@ -16,11 +18,13 @@ from typing import Final, Literal
 from prometheus_client import Counter, Gauge
 from structlog.typing import FilteringBoundLogger
 
+from certs.regular import open_regular
+from webhook.core.plain_text import plain
 from webhook.service.logs import fault_text
 from webhook.service.meters import Meters
 from webhook.service.settings import Settings
 from webhook.service.settings_file import SettingsError, SettingsFile, is_cut_off, read_content
-from webhook.service.settings_restart import take_over
+from webhook.service.settings_restart import files_of_a_start, take_over
 
 LOOK_EVERY_SECONDS: Final = 1.0
 """The kubelet itself needs up to about 90 s to bring a changed ConfigMap, so that more haste gains nothing."""
@@ -120,6 +124,13 @@ class SettingsWatch:
                 hash=self._hash,
                 waiting=list(takeover.waiting),
             )
+        if unreadable := _unreadable(new, takeover.waiting):
+            self._log.error(
+                "settings",
+                text="These settings name files that a restart in this place could not read, and would fail.",
+                hash=self._hash,
+                faults=unreadable,
+            )
 
     def _refuse(self, error: SettingsError, found: bytes | str) -> None:
         self._meters.failed.set(1)
@@ -145,6 +156,18 @@ class SettingsWatch:
             except Exception as error:  # noqa: BLE001 - a thread that dies unseen is worse
                 self._meters.failed.set(1)
                 self._log.error("fault", **fault_text(error))
+
+
+def _unreadable(settings: Settings, keys: tuple[str, ...]) -> list[str]:
+    """Return a sentence for each of ``keys`` that names a file which cannot be read."""
+    faults = []
+    for key, path in files_of_a_start(settings).items():
+        try:
+            if key in keys:
+                os.close(open_regular(path, os.O_RDONLY))
+        except OSError as error:
+            faults.append(f"{key}: found {plain(path)}, wanted a file that can be read: {error.strerror or error}.")
+    return faults
 
 
 class SettingsMeters:
