@@ -35,6 +35,15 @@ def _body(review=None, **changes):
     ("body", "error", "sentence"),
     [
         pytest.param(b"", NotJson, "the request body: found 0 bytes that are no JSON", id="empty"),
+        pytest.param(b"x", NotJson, "the request body: found 1 byte that is no JSON", id="one letter"),
+        pytest.param(b'{"kind": null}', NotAReview, "kind: found null, wanted AdmissionReview.", id="kind null"),
+        pytest.param(
+            b'{"kind": "AdmissionReview"}', NotAReview, "apiVersion: found nothing, wanted admission", id="no version"
+        ),
+        pytest.param(
+            _body(uid=None), NotAReview, "request.uid: found null, wanted the uid of the call.", id="uid null"
+        ),
+        pytest.param(_body(operation=None), NotAReview, "request.operation: found null", id="operation null"),
         pytest.param(b"hello", NotJson, "the request body: found 5 bytes that are no JSON", id="text"),
         pytest.param(b'{"a": NaN}', NotJson, "the request body: found", id="NaN"),
         pytest.param(b'\xff\xfe{"', NotJson, "the request body: found", id="no UTF-8"),
@@ -44,7 +53,7 @@ def _body(review=None, **changes):
         pytest.param(b"9" * 5000, NotJson, "the request body: found", id="a number of 5,000 digits"),
         pytest.param(b"[]", NotAReview, "the request body: found a list, wanted a map with kind", id="array on top"),
         pytest.param(b"null", NotAReview, "the request body: found null", id="null"),
-        pytest.param(b"{}", NotAReview, "kind: found null, wanted AdmissionReview.", id="empty map"),
+        pytest.param(b"{}", NotAReview, "kind: found nothing, wanted AdmissionReview.", id="empty map"),
         pytest.param(
             _body({"kind": "Pod"}), NotAReview, 'kind: found the text "Pod", wanted AdmissionReview.', id="a pod"
         ),
@@ -56,8 +65,10 @@ def _body(review=None, **changes):
         ),
         pytest.param(_body({"request": None}), NotAReview, "request: found null, wanted a map.", id="request null"),
         pytest.param(_body({"request": []}), NotAReview, "request: found a list, wanted a map.", id="request a list"),
-        pytest.param(_body(uid=...), NotAReview, "request.uid: found none, wanted the uid of the call.", id="no uid"),
-        pytest.param(_body(uid=""), NotAReview, "request.uid: found none", id="empty uid"),
+        pytest.param(
+            _body(uid=...), NotAReview, "request.uid: found nothing, wanted the uid of the call.", id="no uid"
+        ),
+        pytest.param(_body(uid=""), NotAReview, 'request.uid: found the text ""', id="empty uid"),
         pytest.param(_body(uid=7), NotAReview, "request.uid: found the number 7, wanted a text.", id="uid a number"),
         pytest.param(
             _body(uid="u" * 129), NotAReview, "request.uid: found 129 characters, wanted at most", id="long uid"
@@ -65,9 +76,9 @@ def _body(review=None, **changes):
         pytest.param(
             _body(operation="PATCH"), NotAReview, 'request.operation: found the text "PATCH", wanted one of', id="op"
         ),
-        pytest.param(_body(operation=...), NotAReview, "request.operation: found null", id="no operation"),
+        pytest.param(_body(operation=...), NotAReview, "request.operation: found nothing", id="no operation"),
         pytest.param(_body(operation={}), NotAReview, "request.operation: found a map", id="operation a map"),
-        pytest.param(_body(resource=...), NotAReview, "request.resource.resource: found none", id="no resource"),
+        pytest.param(_body(resource=...), NotAReview, "request.resource.resource: found nothing", id="no resource"),
         pytest.param(
             _body(resource="pods"), NotAReview, 'request.resource: found the text "pods"', id="resource a text"
         ),
@@ -79,7 +90,10 @@ def _body(review=None, **changes):
         pytest.param(_body(userInfo="root"), NotAReview, "request.userInfo: found the text", id="userInfo a text"),
         pytest.param(_body(userInfo={"groups": "a"}), NotAReview, "request.userInfo.groups: found", id="groups a text"),
         pytest.param(
-            _body(userInfo={"groups": [1]}), NotAReview, "request.userInfo.groups: found a list", id="group 1"
+            _body(userInfo={"groups": ["a", 1]}),
+            NotAReview,
+            "request.userInfo.groups[1]: found the number 1, wanted a text.",
+            id="group 1",
         ),
         pytest.param(
             _body({"kind": "a\nb\x1b[31m\u202e"}),

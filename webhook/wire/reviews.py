@@ -18,6 +18,7 @@ import orjson
 from webhook.core.decisions import Ask, Operation, Subject
 from webhook.core.plain_text import plain
 from webhook.core.pod import Binding, Malformed, NodeLabels
+from webhook.core.spelling import counted
 from webhook.wire.pods import has_same_pod, raw_annotations, read_pod
 from webhook.wire.shapes import JsonMap, describe, read_map, read_text, read_text_map
 from webhook.wire.workload_kinds import KindTable, WorkloadKind
@@ -84,12 +85,12 @@ def decode_review(body: bytes, *, wants: Wants | None = None, kinds: KindTable =
     if not isinstance(document, dict):
         raise NotAReview("", describe(document), "a map with kind AdmissionReview")
     if document.get("kind") != KIND:
-        raise NotAReview("kind", describe(document.get("kind")), KIND)
+        raise NotAReview("kind", _told(document, "kind"), KIND)
     if document.get("apiVersion") != API_VERSION:
-        raise NotAReview("apiVersion", describe(document.get("apiVersion")), API_VERSION)
+        raise NotAReview("apiVersion", _told(document, "apiVersion"), API_VERSION)
     request = document.get("request")
     if not isinstance(request, dict):
-        raise NotAReview("request", describe(request), "a map")
+        raise NotAReview("request", _told(document, "request"), "a map")
     return _review(request, wants, kinds)
 
 
@@ -97,7 +98,11 @@ def _json(body: bytes) -> object:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise NotJson("", f"{len(body)} bytes that are no JSON ({plain(str(error))})", "a JSON document") from error
+        raise NotJson(
+            "",
+            f"{counted(len(body), 'byte that is', 'bytes that are')} no JSON ({plain(str(error))})",
+            "a JSON document",
+        ) from error
     except RecursionError as error:
         raise NotJson("", "a document that is nested too deep", "a JSON document") from error
 
@@ -105,14 +110,14 @@ def _json(body: bytes) -> object:
 def _review(request: Mapping[str, object], wants: Wants | None, kinds: KindTable) -> Review:
     uid = _text(request, "uid", "request.")
     if not uid:
-        raise NotAReview("request.uid", "none", "the uid of the call")
+        raise NotAReview("request.uid", _told(request, "uid"), "the uid of the call")
     if len(uid) > _MAX_UID_CHARACTERS:
         raise NotAReview("request.uid", f"{len(uid)} characters", f"at most {_MAX_UID_CHARACTERS}")
-    operation = _operation(request.get("operation"))
+    operation = _operation(request)
     resource = _map(request, "resource", "request.")
     group, name = _text(resource, "group", "request.resource."), _text(resource, "resource", "request.resource.")
     if not name:
-        raise NotAReview("request.resource.resource", "none", "a resource such as pods")
+        raise NotAReview("request.resource.resource", _told(resource, "resource"), "a resource such as pods")
     kind = _map(request, "kind", "request.")
     user = _map(request, "userInfo", "request.")
     new, old = _object(request, "object"), _object(request, "oldObject")
@@ -241,18 +246,27 @@ def _object_name(raw: Mapping[str, object] | None) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _operation(value: object) -> Operation:
+def _told(holder: Mapping[str, object], name: str) -> str:
+    """Return member ``name`` in words; one that is left out is not called null."""
+    return describe(holder[name]) if name in holder else "nothing"
+
+
+def _operation(request: Mapping[str, object]) -> Operation:
+    value = request.get("operation")
     operation = _OPERATIONS.get(value) if isinstance(value, str) else None
     if operation is None:
-        raise NotAReview("request.operation", describe(value), f"one of {', '.join(_OPERATIONS)}")
+        raise NotAReview("request.operation", _told(request, "operation"), f"one of {', '.join(_OPERATIONS)}")
     return operation
 
 
 def _groups(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(group, str) for group in value):
+    if not isinstance(value, list):
         raise NotAReview("request.userInfo.groups", describe(value), "a list of texts")
+    for index, group in enumerate(value):
+        if not isinstance(group, str):
+            raise NotAReview(f"request.userInfo.groups[{index}]", describe(group), "a text")
     return tuple(value)
 
 
