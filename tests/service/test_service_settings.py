@@ -18,6 +18,7 @@ from webhook.service.settings import SECTIONS, Role, Settings, key_of
 from webhook.service.settings_file import SettingsError, parse_settings, read_settings, settings_schema
 from webhook.service.settings_restart import NEEDS_RESTART
 from webhook.service.wiring import LedgerSource, capacity_rules_of, kinds_of, rules_of
+from webhook.wire.workload_kinds import PATH_WANTED
 
 SCHEMA = settings_schema()
 FULL = b"""
@@ -110,8 +111,21 @@ NO_ROOM_FOR_NULL = [
     ("colour: null", "colour: found an unknown key"),
     ("rules: {resultWriters: [null]}", "rules.resultWriters[0]: found null, wanted a text."),
     ("workloads: [null]", "workloads[0]: found null, wanted a map."),
-    ("workloads: [{kind: B, templatez: null}]", "workloads[0].workload kind: found the unknown key"),
+    (
+        "workloads: [{kind: B, templatez: null}]",
+        "workloads[0].templatez: found an unknown key, wanted one of group, kind,",
+    ),
 ]
+
+
+def test_a_fault_of_a_workload_is_told_once_by_a_path_of_the_file():
+    with pytest.raises(SettingsError) as raised:
+        parse_settings(b"workloads: [{kind: 3, templates: [{path: 4}]}, {kind: A, templates: x}]")
+    assert raised.value.faults == (
+        "workloads[0].kind: found the number 3, wanted a text.",
+        f"workloads[0].templates[0].path: found the number 4, wanted {PATH_WANTED}.",
+        'workloads[1].templates: found the text "x", wanted a list.',
+    )
 
 
 @pytest.mark.parametrize("content, sentence", NO_ROOM_FOR_NULL)
@@ -203,7 +217,9 @@ def test_a_number_without_a_size_is_told(section, key, number):
 NO_YAML = [
     (b"a: [", "The settings are no YAML: line 2, column 1: "),
     (b"log: {}\nlog: {}", "The settings are no YAML: line 2, column 1: found the key log twice."),
-    (b"- a", "settings: found something else, wanted a map."),
+    (b"- a", "settings: found a list, wanted a map."),
+    (b"3", "settings: found the number 3, wanted a map."),
+    (b"rules", 'settings: found the text "rules", wanted a map.'),
     (b"{}\n---\n{}", "The settings are one YAML document; found 2."),
     (b"\xff", "The settings are no YAML: "),
     (b"? [a]\n: b", "The settings are no YAML: line 1, column 3: found a key that is no text."),

@@ -55,35 +55,40 @@ def test_a_row_says_its_plural_its_scope_and_what_is_filled_in():
 @pytest.mark.parametrize(
     ("raw", "faults"),
     [
-        ([], ["workload kind: found a list, wanted a map.", "kind: found nothing", "templates: found none"]),
-        ({"kind": "A"}, ["templates: found none, wanted at least one."]),
+        ([], ["workload: found a list, wanted a map."]),
+        (
+            {"templates": [{}]},
+            [
+                "workload.kind: found nothing, wanted a kind such as",
+                "workload.templates[0].path: found nothing, wanted a path such as",
+            ],
+        ),
+        ({"kind": "A"}, ["workload.templates: found none, wanted at least one."]),
         (
             {"kind": 3, "templates": [{"path": "spec..x"}], "versions": []},
             [
-                "workload kind.kind: found the number 3, wanted a text.",
-                'workload kind: found the unknown key the text "versions", wanted one of group, kind, templates,',
-                'templates[0].path: found the text "spec..x", wanted a path such as',
-                "kind: found nothing",
+                "workload.kind: found the number 3, wanted a text.",
+                "workload.versions: found an unknown key, wanted one of group, kind, templates,",
+                'workload.templates[0].path: found the text "spec..x", wanted a path such as',
             ],
         ),
         (
             {"kind": "A", "templates": [{"path": "spec.a[].t", "replicas": ["spec.b[].n", 5, {"default": True}]}]},
             [
-                "templates[0].replicas[1]: found the number 5, wanted a map.",
-                "templates[0].replicas[2].default: found true, wanted a whole number.",
-                "templates[0].replicas[0].path: found other wildcards than in spec.a[].t",
+                "workload.templates[0].replicas[1]: found the number 5, wanted a map.",
+                "workload.templates[0].replicas[2].default: found true, wanted a whole number.",
+                "workload.templates[0].replicas[0].path: found other wildcards than in spec.a[].t",
             ],
         ),
         (
             {"kind": "A", "templates": [{"path": "spec.t", "metadata": ["spec.*"]}, 1]},
             [
-                "templates[0].metadata: found a wildcard in spec.*",
-                "templates[1]: found the number 1",
-                "templates[1].path",
+                "workload.templates[0].metadata: found a wildcard in spec.*",
+                "workload.templates[1]: found the number 1, wanted a map.",
             ],
         ),
     ],
-    ids=["not a map", "no templates", "types, keys and paths", "counts", "metadata"],
+    ids=["not a map", "nothing", "no templates", "types, keys and paths", "counts", "metadata"],
 )
 def test_every_fault_is_said_at_once(raw, faults):
     with pytest.raises(WorkloadKindError) as refused:

@@ -23,6 +23,7 @@ from webhook.service.start import StartError
 from webhook.wire.machine_classes import read_machine_classes
 from webhook.wire.manifests import MOST_DEPTH, MOST_VALUES
 from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_by_schema, read_schema, without_nulls
+from webhook.wire.shapes import describe
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
 from webhook.wire.workload_rows import workload_kind_from
 
@@ -234,9 +235,9 @@ def _workloads(rows: list[object], faults: list[str]) -> Iterator[WorkloadKind]:
         if not isinstance(row, dict):
             continue  # the schema has said so
         try:
-            yield workload_kind_from(row)
+            yield workload_kind_from(row, f"workloads[{index}]")
         except WorkloadKindError as error:
-            faults.extend(f"workloads[{index}].{line}" for line in str(error).splitlines())
+            faults.extend(str(error).splitlines())
 
 
 class _Loader(yaml.CSafeLoader):
@@ -327,5 +328,5 @@ def _load(content: bytes) -> Any:  # noqa: ANN401 - a YAML document
         raise SettingsError((f"The settings are one YAML document; found {len(documents)}.",))
     document = documents[0] if documents else None
     if document is not None and not isinstance(document, Mapping):
-        raise SettingsError(("settings: found something else, wanted a map.",))
+        raise SettingsError((f"settings: found {describe(document)}, wanted a map.",))
     return document

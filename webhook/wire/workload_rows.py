@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from webhook.wire.shapes import describe
+from webhook.wire.shapes import child, describe
 from webhook.wire.workload_kinds import (
     EACH_ITEM,
     EACH_MEMBER,
@@ -17,8 +17,8 @@ from webhook.wire.workload_kinds import (
 )
 
 
-def workload_kind_from(raw: object) -> WorkloadKind:
-    """Return the row that a map of the settings describes.
+def workload_kind_from(raw: object, where: str = "workload") -> WorkloadKind:
+    """Return the row that a map of the settings describes; faults name its fields below ``where``.
 
     ``{group, kind, plural, clusterScoped, templates: [{path, replicas, inline, metadata, partial}]}``, each of
     ``replicas`` a path or ``{path, default, atMost, lessOneWhere}``; ``group`` may be empty, and all but ``kind``,
@@ -30,14 +30,15 @@ def workload_kind_from(raw: object) -> WorkloadKind:
     """
     faults: list[str] = []
     types = {"group": str, "kind": str, "templates": list, "plural": str, "clusterScoped": bool}
-    row = _fields(raw, "workload kind", types, faults)
+    row = _fields(raw, where, types, faults)
     templates = tuple(
-        _template_from(item, f"templates[{index}]", faults) for index, item in enumerate(_items(row.get("templates")))
+        _template_from(item, f"{where}.templates[{index}]", faults)
+        for index, item in enumerate(_items(row.get("templates")))
     )
-    if not row.get("kind"):
-        faults.append("kind: found nothing, wanted a kind such as PyTorchJob.")
-    if not templates:
-        faults.append("templates: found none, wanted at least one.")
+    if isinstance(raw, dict) and raw.get("kind") in (None, ""):
+        faults.append(f"{where}.kind: found nothing, wanted a kind such as PyTorchJob.")
+    if isinstance(raw, dict) and raw.get("templates") in (None, []):
+        faults.append(f"{where}.templates: found none, wanted at least one.")
     if faults:
         raise WorkloadKindError("\n".join(faults))
     return WorkloadKind(
@@ -50,9 +51,9 @@ def workload_kind_from(raw: object) -> WorkloadKind:
 
 
 def _template_from(raw: object, where: str, faults: list[str]) -> TemplateRule:
-    types = {"path": str, "replicas": list, "inline": bool, "metadata": list, "partial": bool}
+    types = {"path": object, "replicas": list, "inline": bool, "metadata": list, "partial": bool}
     row = _fields(raw, where, types, faults)
-    path = _path_from(row.get("path"), f"{where}.path", faults)
+    path = _path_from(row.get("path"), f"{where}.path", faults) if isinstance(raw, dict) else ""
     wildcards = _wildcards(path)
     counts: list[Count] = []
     for index, item in enumerate(_items(row.get("replicas"))):
@@ -89,7 +90,7 @@ def _fields(raw: object, where: str, types: Mapping[str, type], faults: list[str
     fields: dict[str, object] = {}
     for key, value in raw.items():
         if key not in types:
-            faults.append(f"{where}: found the unknown key {describe(key)}, wanted one of {', '.join(types)}.")
+            faults.append(f"{child(where, str(key))}: found an unknown key, wanted one of {', '.join(types)}.")
         elif value is None:  # as if it were not there
             continue
         elif not isinstance(value, types[key]) or (types[key] is int and isinstance(value, bool)):
@@ -109,7 +110,8 @@ def _items(value: object) -> list[object]:
 def _path_from(value: object, where: str, faults: list[str]) -> str:
     if isinstance(value, str) and PATH_FORM.fullmatch(value):
         return value
-    faults.append(f"{where}: found {describe(value)}, wanted {PATH_WANTED}.")
+    found = "nothing" if value is None else describe(value)
+    faults.append(f"{where}: found {found}, wanted {PATH_WANTED}.")
     return ""
 
 
