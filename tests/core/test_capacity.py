@@ -26,6 +26,7 @@ from webhook.core.ledger import events
 from webhook.core.ledger.classes import MachineClass, may_match
 from webhook.core.ledger.records import AllocatorKind, Eligibility, PodRecord
 from webhook.core.ledger.verdicts import Outcome, judge, judge_on_node
+from webhook.core.node_selection import Taint
 from webhook.core.pod import NodeSelectorTerm, Operator, Requirement
 
 REPLICASET = "system:serviceaccount:kube-system:replicaset-controller"
@@ -156,6 +157,35 @@ def test_a_daemonset_pod_is_judged_by_its_node():
     assert judged(made, asked(4, 4, spec=spec)).node == "gpu-2"
     spec["tolerations"] = []
     assert judged(made, asked(4, 4, spec=spec)).outcome is Outcome.UNKNOWN
+
+
+TAINT = Taint("gpu", "", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "reason"),
+    [
+        pytest.param([], {}, "no-eligible-node", id="no node"),
+        pytest.param([{}], {"nodeSelector": {"pool": "none"}}, "no-eligible-node", id="none matches"),
+        pytest.param([{"ready": False}], {}, "nodes-not-ready", id="not ready"),
+        pytest.param([{"ready": False, "cordoned": True, "taints": [TAINT]}], {}, "nodes-not-ready", id="first reason"),
+        pytest.param([{"cordoned": True}, {"cordoned": True}], {}, "nodes-cordoned", id="cordoned"),
+        pytest.param([{"taints": [TAINT]}], {}, "nodes-tainted", id="tainted"),
+        pytest.param([{"cordoned": True}, {"ready": False}], {}, "nodes-closed", id="each for its own reason"),
+        pytest.param([{"taints": [TAINT]}, {"ready": False}], {}, "nodes-closed", id="one tainted, one not ready"),
+        pytest.param([{"on": None, "cpu": 1000}], {}, "nodes-too-small", id="too small, whatever its topology"),
+        pytest.param([{"ready": False}], {"nodeName": "n0"}, "nodes-not-ready", id="the node that it names"),
+    ],
+)
+def test_why_no_node_is_eligible(nodes, spec, reason):
+    """A pool scaled to zero is spoken of only where there is no node; the finding says what stands in the way."""
+    made = ledger(*(node(f"n{at}", labels=TOPOLOGY, **{"on": MACHINE, **facts}) for at, facts in enumerate(nodes)))
+    verdict = judged(made, asked(4, 4, spec=spec))
+    assert (verdict.outcome, verdict.reason) == (Outcome.UNKNOWN, reason)
+    (finding,) = capacity(made, asked(4, 4, spec=spec)).findings
+    assert finding.found == reason
+    assert reason not in finding.problem
+    assert ("scaled to zero" in finding.problem) is (reason == "no-eligible-node")
 
 
 # --- what is done about them ---

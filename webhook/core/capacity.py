@@ -31,6 +31,7 @@ __all__ = [
     "decide_capacity",
     "finding_of",
     "unknown",
+    "unknown_because",
 ]
 
 
@@ -126,6 +127,11 @@ _UNKNOWN_BECAUSE: Final = MappingProxyType(
         "too-many-states": "the nodes are in too many different states to search them all",
         "topology-unknown": "a node that it may go to has no known NUMA topology",
         "no-eligible-node": "no node that it may go to is known now, as with a pool scaled to zero",
+        "nodes-too-small": "no node that it may go to is large enough, and none is known for its machine",
+        "nodes-not-ready": "no node that it may go to is ready",
+        "nodes-cordoned": "every node that it may go to is cordoned",
+        "nodes-tainted": "every node that it may go to has a taint that it does not tolerate",
+        "nodes-closed": "each node that it may go to is not ready, cordoned or has a taint that it does not tolerate",
         "not-synced": "the ledger has not read the cluster yet",
         "stale": "the ledger's picture of the cluster is too old",
         "no-time": "the time that the API server gave for the answer was too short",
@@ -164,9 +170,13 @@ _WAITS: Final = "It is created all the same, and is bound when a node takes it."
 
 def unknown(word: str, path: str = "spec") -> Finding:
     """Return the warning that a pod was let through unjudged, and why."""
-    because = _UNKNOWN_BECAUSE.get(word, word)
-    problem = f"Whether the pod fits cannot be told: {because}."
+    problem = f"Whether the pod fits cannot be told: {unknown_because(word)}."
     return reasons.CAPACITY_UNKNOWN.at(path, problem, found=word)
+
+
+def unknown_because(word: str) -> str:
+    """Return in words why an outcome is unknown, by the reason of its verdict."""
+    return _UNKNOWN_BECAUSE.get(word, word)
 
 
 def _workload(ask: Ask, workload: Workload, ledger: Ledger, rules: CapacityRules, now_seconds: float) -> Decision:

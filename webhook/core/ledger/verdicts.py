@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from webhook.core.demand import PodDemand
 from webhook.core.ledger.classes import MachineClass, could_ever_fit
 from webhook.core.ledger.ledger import Ledger
-from webhook.core.ledger.records import AllocatorKind, NodeView, PodRecord
+from webhook.core.ledger.records import AllocatorKind, Eligibility, NodeView, PodRecord
 from webhook.core.ledger.search import Search
 from webhook.core.machine import Machine, NodeState
 from webhook.core.masks import members
@@ -75,7 +75,8 @@ def judge(
     matching = index.matching(pod.eligibility) & ~index.repelling(pod.eligibility)
     room = could_ever_fit(ledger, pod, classes, matching)
     if room is None:
-        return Verdict(Outcome.UNKNOWN, "no-eligible-node", search=search)
+        why = "nodes-too-small" if search.eligible else _why_none_is_eligible(ledger, pod.eligibility)
+        return Verdict(Outcome.UNKNOWN, why, search=search)
     if not room.fits:
         return Verdict(
             Outcome.NEVER,
@@ -86,7 +87,7 @@ def judge(
             kind=room.kind,
         )
     if not search.eligible:
-        return Verdict(Outcome.UNKNOWN, "no-eligible-node", search=search)
+        return Verdict(Outcome.UNKNOWN, _why_none_is_eligible(ledger, pod.eligibility), search=search)
     freed = bool(search.eligible & index.freeing)
     # A scheduler that is blind to NUMA binds where the plain counts fit; with a preset node nobody counts before the
     # kubelet does, and what it refuses fails.
@@ -99,6 +100,22 @@ def judge(
     # What holds it back where the plain counts leave room are a scheduler's rules, and those are closed.
     closed = bool(search.plain)
     return Verdict(Outcome.WOULD_WAIT, reason, search=search, rests_on_guess=closed, room_is_freed=freed)
+
+
+def _why_none_is_eligible(ledger: Ledger, eligibility: Eligibility) -> str:
+    """Return the word for what stands between a pod and the nodes that its selector, affinity and node name allow."""
+    index = ledger.index
+    matching = index.matching(eligibility)
+    if not matching:
+        return "no-eligible-node"
+    unready = matching & ~index.ready
+    cordoned = matching & index.closed(eligibility) & index.ready
+    repelling = matching & index.repelling(eligibility)
+    # A taint comes last: a node that is not ready or is cordoned carries one for that.
+    for nodes, word in ((unready, "nodes-not-ready"), (cordoned, "nodes-cordoned"), (repelling, "nodes-tainted")):
+        if nodes == matching:
+            return word
+    return "nodes-closed"
 
 
 def judge_on_node(ledger: Ledger, pod: PodRecord, name: str) -> Verdict:
