@@ -95,6 +95,19 @@ def test_pod_without_containers_is_answered(run):
     assert "default/empty would wait, Pending." in result.stdout
 
 
+def test_pod_of_which_nothing_can_be_told(run):
+    """The sentence is whole, says why, and the help says the exit code."""
+    cluster = text(classes=[machine_class()], nodes=[{"name": "n", "class": "box", "ready": False}])
+    result = run(
+        "--cluster", "c.yaml", "--pod", "pod.yaml", c=cluster, pod=GUIDE_POD.replace("'4'", "'2'").replace("24", "2")
+    )
+    assert result.exit_code == 1
+    words = " ".join(result.stdout.split())
+    assert "team/guide: whether it fits cannot be told: no node that it may go to is ready." in words
+    assert "0 of 1 node is eligible (1 is not ready or is cordoned)." in words
+    assert "1 a pod does not fit or that cannot be told" in " ".join(run("--help").stdout.split())
+
+
 def test_replicas_of_a_workload_are_placed_one_by_one(run):
     """A Deployment of three is three pods."""
     template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {GPU: "2"}}}]}}

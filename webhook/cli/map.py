@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from webhook.cli.sources import Unreadable, read_sources
+from webhook.core.capacity import unknown_because
 from webhook.core.ledger.drawing import Look, Note, draw_nodes
 from webhook.core.ledger.drawing_text import ASCII, UNICODE, Line, Signs, Span, Tone, shown, wrap
 from webhook.core.ledger.node_notes import node_notes
@@ -32,7 +33,6 @@ _EXIT_USAGE: Final = 2
 _EXIT_UNREADABLE: Final = 3
 
 _OUTCOMES: Final = {
-    Outcome.UNKNOWN: "cannot be told",
     Outcome.NEVER: "would never fit",
     Outcome.WOULD_FAIL: "would fail: a scheduler would bind it, and the kubelet refuse it for good (AdmissionError)",
     Outcome.WOULD_WAIT: "would wait, Pending",
@@ -79,7 +79,8 @@ def map_command(
 ) -> None:
     """Draw the machines of a cluster: NUMA nodes, CPUs, GPUs, who holds what.
 
-    Exit code: 0 drawn (and the pods fit), 1 a pod does not fit, 2 wrong usage, 3 something could not be read.
+    Exit code: 0 drawn (and the pods fit), 1 a pod does not fit or that cannot be told, 2 wrong usage, 3 something could
+    not be read.
     """
     try:
         picture = _picture(cluster_files)
@@ -155,7 +156,11 @@ def _answer(answer: Answer, width_columns: int, signs: Signs) -> Iterator[Line]:
         yield (Span(f"{signs.good} {name} would go to {answer.verdict.node}: {wants}.", Tone.GOOD),)
         return
     guess = " (as far as guessed places tell)" if answer.verdict.rests_on_guess else ""
-    for line in wrap(f"{signs.bad} {name} {_OUTCOMES[answer.verdict.outcome]}{guess}.", width_columns):
+    if answer.verdict.outcome is Outcome.UNKNOWN:
+        words = f"{name}: whether it fits cannot be told: {unknown_because(answer.verdict.reason)}"
+    else:
+        words = f"{name} {_OUTCOMES[answer.verdict.outcome]}{guess}"
+    for line in wrap(f"{signs.bad} {words}.", width_columns):
         yield (Span(line, Tone.BAD),)
     if answer.proof is not None:
         words = f"{answer.proof.paragraph} {answer.proof.change}".strip()

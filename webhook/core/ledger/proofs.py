@@ -118,7 +118,7 @@ def _eligibility(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> str:
         )
         if nodes
     ]
-    sentence = f"{_count(eligible)} of {_nodes(index.present)} {_do(eligible, 'is', 'are')} eligible"
+    sentence = f"{_count(eligible)} of {_nodes(index.present)} {_do(eligible or index.present, 'is', 'are')} eligible"
     if others:
         sentence += f" ({', '.join(others)})"
     if eligible and verdict.outcome is not Outcome.NEVER:
