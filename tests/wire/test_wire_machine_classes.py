@@ -226,6 +226,32 @@ def test_schema_faults_in_words(change, path, wanted):
     assert faults[0].found
 
 
+@pytest.mark.parametrize(
+    ("change", "found", "wanted"),
+    [
+        *(
+            pytest.param({"devices": {GPU: count}}, f"the number {count}", "a number from 0 to 64", id=f"{count}")
+            for count in (600, 10**18, -4)
+        ),
+        pytest.param({"devices": {GPU: [0] * 513}}, "a list with 513 in it", "512 entries or fewer", id="513 devices"),
+        pytest.param({"devices": {GPU: [64]}}, "the number 64", "a number from 0 to 63", id="NUMA id"),
+        pytest.param(
+            {"devices": {GPU: "8"}}, 'the text "8"', "a whole number, a list of NUMA ids, or a map", id="type"
+        ),
+        pytest.param({"numaNodes": 65}, "the number 65", "a number from 1 to 64", id="NUMA nodes"),
+    ],
+)
+def test_a_fault_of_size_names_the_bounds(change, found, wanted):
+    """A title says what kind of value is wanted; who wrote a value of that kind needs to know how large it may be."""
+    (fault,) = schema_faults(validator_of(MACHINE_CLASS_SCHEMA), machine_class(layout=change))
+    assert (fault.found, fault.wanted) == (found, wanted)
+
+
+def test_a_name_that_is_too_long_names_the_bound():
+    (fault,) = schema_faults(validator_of(MACHINE_CLASS_SCHEMA), machine_class("a" * 254))
+    assert (fault.found, fault.wanted) == ("a text of 254 characters", "a text of 253 characters or fewer")
+
+
 def test_two_classes_of_one_name():
     """The second one is a fault, for a name would mean either."""
     faults = []

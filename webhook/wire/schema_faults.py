@@ -29,6 +29,11 @@ _TYPES: Final = {
     "null": "null",
 }
 
+_BOUNDS: Final = frozenset(
+    {"minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength"}
+)
+"""Keywords whose fault is not told by a title that does not name the bound."""
+
 
 @lru_cache(maxsize=8)
 def validator_of(schema_name: str) -> Draft202012Validator:
@@ -99,8 +104,10 @@ def _faults(error: ValidationError) -> Iterator[Malformed]:
 def _found(error: ValidationError) -> str:
     here = error.instance
     match error.validator:
-        case "minItems" | "maxItems" | "minProperties" if isinstance(here, (list, dict)):
+        case "minItems" | "maxItems" | "minProperties" | "maxProperties" if isinstance(here, (list, dict)):
             return f"{describe(here)} with {len(here)} in it"
+        case "maxLength" if isinstance(here, str):
+            return f"a text of {len(here)} characters"
         case "uniqueItems":
             return "a list that names something twice"
         case _:
@@ -110,7 +117,7 @@ def _found(error: ValidationError) -> str:
 def _wanted(error: ValidationError, schema: Mapping[str, object]) -> str:
     rule, here = error.validator_value, error.instance
     title = schema.get("title")
-    if isinstance(title, str) and error.validator != "minProperties":
+    if isinstance(title, str) and not (error.validator in _BOUNDS and str(rule) not in title):
         return title
     match error.validator:
         case "type":
@@ -120,16 +127,20 @@ def _wanted(error: ValidationError, schema: Mapping[str, object]) -> str:
             return _one_of(here if isinstance(here, str) else "", [str(value) for value in rule])
         case "const":
             return str(rule)
+        case "minimum" | "maximum" if {"minimum", "maximum"} <= set(schema):
+            return f"a number from {schema['minimum']} to {schema['maximum']}"
         case "minimum":
             return f"{rule} or more"
         case "maximum":
             return f"{rule} or less"
         case "minItems" | "minProperties":
             return f"{rule} or more entries"
-        case "maxItems":
+        case "maxItems" | "maxProperties":
             return f"{rule} entries or fewer"
         case "minLength":
             return "a text that is not empty"
+        case "maxLength":
+            return f"a text of {rule} characters or fewer"
         case "uniqueItems":
             return "each only once"
         case _:
