@@ -252,6 +252,36 @@ def test_a_name_that_is_too_long_names_the_bound():
     assert (fault.found, fault.wanted) == ("a text of 254 characters", "a text of 253 characters or fewer")
 
 
+BELOW_NOTHING = [
+    ({"memoryPerNUMANode": "-1Gi"}, {}, "layout.memoryPerNUMANode"),
+    (
+        {"memoryPerNUMANode": "-1Gi", "hugepagesPerNUMANode": {"hugepages-1Gi": "1Gi"}},
+        {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]},
+        "layout.memoryPerNUMANode",
+    ),
+    (
+        {"hugepagesPerNUMANode": {"hugepages-1Gi": "-1Gi"}},
+        {"reservedMemory": [{"numaNode": 0, "limits": {"hugepages-1Gi": "1Gi"}}]},
+        "layout.hugepagesPerNUMANode.hugepages-1Gi",
+    ),
+    (
+        {},
+        {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "-1Gi"}}]},
+        "kubelet.reservedMemory[0].limits.memory",
+    ),
+    ({}, {"kubeReserved": {"cpu": "-1"}}, "kubelet.kubeReserved.cpu"),
+    ({}, {"systemReserved": {"memory": "-1Gi"}}, "kubelet.systemReserved.memory"),
+]
+
+
+@pytest.mark.parametrize(("layout", "kubelet", "path"), BELOW_NOTHING, ids=[path for _, _, path in BELOW_NOTHING])
+def test_an_amount_below_nothing_is_told_once_by_its_own_key(layout, kubelet, path):
+    """Also beside reserved CPUs that are listed, where the kubelet counts no reserved amounts."""
+    faults = []
+    assert read_machine_class(machine_class(layout=layout, kubelet=kubelet), "c", faults) is None
+    assert [(fault.path, fault.wanted) for fault in faults] == [(f"c.{path}", "0 or more")]
+
+
 def test_two_classes_of_one_name():
     """The second one is a fault, for a name would mean either."""
     faults = []

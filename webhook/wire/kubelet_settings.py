@@ -47,13 +47,13 @@ def reserved_cpus(machine: Machine, raw: JsonMap, path: str, faults: list[Malfor
     for, rounded up, by its own picking order. A static CPU manager does not start without any
     (kubernetes/kubernetes:pkg/kubelet/cm/cpumanager/cpu_manager.go NewManager).
     """
+    millicores = sum(
+        read_amounts(raw.get(field), f"{path}.{field}", faults).get("cpu", 0)
+        for field in ("kubeReserved", "systemReserved")
+    )
     if raw.get("reservedSystemCPUs") is not None:
         mask = read_cpus(raw.get("reservedSystemCPUs"), f"{path}.reservedSystemCPUs", faults)
     else:
-        millicores = sum(
-            read_amounts(raw.get(field), f"{path}.{field}", faults).get("cpu", 0)
-            for field in ("kubeReserved", "systemReserved")
-        )
         try:
             mask = take_packed(tables_of(machine).cpus, machine.cpus.all_cpus, -(-millicores // 1000))
         except CpuPickError as error:

@@ -70,7 +70,7 @@ def read_memory(
     raw: JsonMap, kubelet: JsonMap, numa: int, class_path: str, faults: list[Malformed]
 ) -> tuple[MemoryLayout, ...]:
     """Return each kind of memory of ``numa`` NUMA nodes, by the maps under ``layout`` and ``kubelet`` of a class."""
-    path, kubelet_path = f"{class_path}.layout", f"{class_path}.kubelet"
+    path, kubelet_path, before = f"{class_path}.layout", f"{class_path}.kubelet", len(faults)
     amounts = read_amounts({"memoryPerNUMANode": raw.get("memoryPerNUMANode")}, path, faults)
     if not amounts and raw.get("memoryPerNUMANode") is None:
         faults.append(Malformed(f"{path}.memoryPerNUMANode", "no amount", "the bytes of each NUMA node"))
@@ -78,6 +78,7 @@ def read_memory(
     totals.update(read_amounts(raw.get("hugepagesPerNUMANode"), f"{path}.hugepagesPerNUMANode", faults))
     if amounts and sum(amount for resource, amount in totals.items() if resource != "memory") > totals.get("memory", 0):
         faults.append(Malformed(f"{path}.hugepagesPerNUMANode", "more than the memory", "a part of memoryPerNUMANode"))
+    is_told = len(faults) == before
     reserved = {resource: [0] * numa for resource in totals}
     for index, item in enumerate(read_list(kubelet.get("reservedMemory"), f"{kubelet_path}.reservedMemory", faults)):
         here = f"{kubelet_path}.reservedMemory[{index}]"
@@ -87,6 +88,8 @@ def read_memory(
             faults.append(Malformed(f"{here}.numaNode", str(position), f"a NUMA id from 0 to {numa - 1}"))
             continue
         for resource, amount in read_amounts(row.get("limits"), f"{here}.limits", faults).items():
+            if not is_told:  # nothing follows from totals that are faulty themselves
+                continue
             if amount > totals.get(resource, 0):
                 wanted = f"at most the {totals.get(resource, 0)} bytes of the NUMA node"
                 faults.append(Malformed(f"{here}.limits", f"{counted(amount, 'byte')} of {resource}", wanted))
