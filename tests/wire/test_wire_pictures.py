@@ -369,6 +369,25 @@ def test_node_readiness(conditions, ready):
             ["nodes[0].names: found 1000000000 names"],
             id="a huge range",
         ),
+        *(
+            pytest.param(
+                text(classes=[machine_class()], nodes=[{"names": names, "class": "box"}]),
+                [f"nodes[0].names{told}"],
+                id=f"a range too large: {told}",
+            )
+            for names, told in (
+                ("gpu-{1..1000000000}", ": found 1000000000 names, wanted 1 to"),
+                ("gpu-{0..99999999999999}", ": found more than 1000000000000 names, wanted 1 to"),
+                (f"gpu-{{1..{'9' * 200}}}", ": found more than 1000000000000 names, wanted"),
+                ("gpu-{0..999999}{0..9999999999}", ": found more than 1000000000000 names, wanted 1"),
+                (["a-{1..15000}", "b-{1..5001}"], "[1]: found 5001 names, wanted 20000 in all, with the 15000 before"),
+            )
+        ),
+        pytest.param(
+            text(classes=[machine_class()], nodes=[{"names": "a" * 254, "class": "box"}]),
+            [f'nodes[0].names: found the text "{"a" * 10}'],
+            id="a name that is too long",
+        ),
         pytest.param(
             text(classes=[machine_class()], nodes=[{"names": "G-{1..2}", "class": "box"}]),
             ['nodes[0].names: found the text "G-1", wanted names of lower case'],

@@ -22,9 +22,12 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MOST_NODES: Final = 20_000
 """Twice the largest cluster that the ledger is made for."""
 
-_RANGE: Final = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}", re.ASCII)
+_RANGE: Final = re.compile(r"\{([0-9]{1,253})\.\.([0-9]{1,253})\}", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_NAME: Final = 253
+_NAMES_WANTED: Final = f"names of lower case letters, digits, - and ., of {_LONGEST_NAME} characters or fewer"
+_MOST_PRINTED: Final = 10**12
+"""More names than that are not told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +173,23 @@ def _names(entry: JsonMap, path: str, faults: list[Malformed]) -> list[str]:
         )
         if not 0 < count <= MOST_NODES - len(names):
             wanted = f"1 to {MOST_NODES} of them, such as gpu-{{01..12}}"
-            faults.append(Malformed(here, counted(count, "name") if count else "no names", wanted))
+            if names and count:
+                wanted = f"{MOST_NODES} in all, with the {len(names)} before them"
+            faults.append(Malformed(here, _number_of_names(count), wanted))
             continue
         of_item = list(expand(text))
         wrong = next((name for name in of_item if not is_name(name)), None)
         if wrong is not None:
-            faults.append(Malformed(here, describe(wrong), "names of lower case letters, digits, - and ."))
+            faults.append(Malformed(here, describe(wrong), _NAMES_WANTED))
             continue
         names += of_item
     return names
+
+
+def _number_of_names(count: int) -> str:
+    if count > _MOST_PRINTED:
+        return f"more than {_MOST_PRINTED} names"
+    return counted(count, "name") if count else "no names"
 
 
 def _unhealthy(raw: object, machine: Machine, path: str, faults: list[Malformed]) -> tuple[int, ...]:
