@@ -71,3 +71,35 @@ def test_a_reader_that_has_gone_is_told_nothing():
 def test_another_error_of_the_system_is_not_taken_for_the_output():
     with pytest.raises(OSError, match="not of the output"), whole_output():
         raise OSError("not of the output")
+
+
+CRASHED = """
+import click
+from webhook.cli.main import main
+
+@main.command("crash")
+def crash():
+    raise {error}
+
+main.get_command = lambda context, name: crash
+main(["crash"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "last_line"),
+    [
+        pytest.param("IndexError('nobody has foreseen it')", 3, "IndexError: nobody has foreseen it", id="a crash"),
+        pytest.param("OSError(5, 'not of the output')", 3, "OSError: [Errno 5] not of the output", id="of the system"),
+        pytest.param("click.UsageError('wrong')", 2, "Error: wrong", id="wrong usage"),
+        pytest.param("click.exceptions.Exit(1)", 1, "", id="findings"),
+        pytest.param("click.Abort()", 1, "Aborted!", id="given up"),
+        pytest.param("SystemExit(4)", 4, "", id="a code of its own"),
+    ],
+)
+def test_a_crash_is_no_finding(error, code, last_line):
+    """It ends with its traceback and 3: Python's own 1 is the code of findings."""
+    program = [sys.executable, "-c", CRASHED.format(error=error)]
+    result = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (result.returncode, [*result.stderr.splitlines(), ""][-2 if result.stderr else 0]) == (code, last_line)
+    assert ("Traceback" in result.stderr) is (code == 3)

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from webhook.cli.output import whole_output
+from webhook.cli.output import crash_is_no_finding, whole_output
 
 COMMANDS: Final = MappingProxyType(
     {
@@ -47,7 +47,7 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Return what the command returns."""
-        with whole_output():
+        with crash_is_no_finding(), whole_output():
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
