@@ -514,6 +514,25 @@ def test_a_key_without_a_value_is_as_if_it_were_not_there():
     assert fault.startswith("podz: found an unknown key")
 
 
+@pytest.mark.parametrize(
+    ("homes", "wanted"),
+    [([], "none, as the class has."), ([0], "0, the only one."), ([0, 1], "a number from 0 to 1.")],
+    ids=["no device", "one device", "two devices"],
+)
+@pytest.mark.parametrize("of_pod", [False, True], ids=["unhealthy", "held"])
+def test_a_device_that_is_not_there_is_told_by_those_that_are(homes, wanted, of_pod):
+    """A class without devices has no range of numbers to name."""
+    numbers = {GPU: [5]}
+    told = _faults(
+        text(
+            classes=[machine_class(layout={"devices": {GPU: homes}})],
+            nodes=[_node() if of_pod else _node(unhealthy=numbers)],
+            pods=[_pod(holds={"cpus": "1,9", "devices": numbers})] if of_pod else [],
+        )
+    )
+    assert [fault.rpartition("found device 5, wanted ")[2] for fault in told if "found device 5" in fault] == [wanted]
+
+
 def test_every_fault_at_once_with_its_place():
     """Faults of all files and documents stand together in the order of their lines."""
     first = "classes:\n- name: box\n  layout: {numaNodes: 2}\n---\nnodes:\n- name: N\n  class: box\n"

@@ -211,7 +211,10 @@ def read_devices(raw: object, machine: Machine, index: int, path: str, faults: l
     numbers = [number for number in read_list(raw, path, faults) if isinstance(number, int)]
     wrong = [number for number in numbers if number >= count]
     if wrong:
-        faults.append(Malformed(path, f"device {wrong[0]}", f"a number from 0 to {count - 1}"))
+        wanted = (
+            f"a number from 0 to {count - 1}" if count > 1 else "0, the only one" if count else "none, as the class has"
+        )
+        faults.append(Malformed(path, f"device {wrong[0]}", wanted))
     return mask_of(number for number in numbers if number < count)
 
 
