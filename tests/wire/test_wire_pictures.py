@@ -533,6 +533,12 @@ def test_a_device_that_is_not_there_is_told_by_those_that_are(homes, wanted, of_
     assert [fault.rpartition("found device 5, wanted ")[2] for fault in told if "found device 5" in fault] == [wanted]
 
 
+def test_a_place_on_a_machine_whose_cpus_are_all_reserved():
+    box = machine_class(kubelet={"reservedSystemCPUs": "0-15"})
+    told = _faults(text(classes=[box], nodes=[_node()], pods=[_pod(holds={"cpus": "1", "devices": {GPU: [0]}})]))
+    assert "pods[0].holds.cpus: found CPUs 1, wanted none, as every CPU is reserved." in told
+
+
 def test_every_fault_at_once_with_its_place():
     """Faults of all files and documents stand together in the order of their lines."""
     first = "classes:\n- name: box\n  layout: {numaNodes: 2}\n---\nnodes:\n- name: N\n  class: box\n"

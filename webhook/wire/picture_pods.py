@@ -87,7 +87,8 @@ class PodReader:
             usable = machine.cpus.all_cpus & ~machine.reserved_cpus
             if cpus & ~usable:
                 found = f"CPUs {cpu_list(cpus & ~usable)}"
-                faults.append(Malformed(f"{path}.cpus", found, f"CPUs of {cpu_list(usable)}"))
+                wanted = f"CPUs of {cpu_list(usable)}" if usable else "none, as every CPU is reserved"
+                faults.append(Malformed(f"{path}.cpus", found, wanted))
             asked = pinned_cpus(node, record.demand)
             if cpus.bit_count() != asked:
                 wanted = f"{asked}, as many as it gets for itself"
