@@ -95,6 +95,17 @@ def test_pod_without_containers_is_answered(run):
     assert "default/empty would wait, Pending." in result.stdout
 
 
+@pytest.mark.parametrize("cpu", ["1e400", "1e512"])
+def test_amounts_beyond_every_float(run, cpu):
+    """A quantity may have more digits than a float can hold, on the pod's side and on the node's."""
+    node = {"name": "n", "class": "box", "allocatable": {"cpu": "1e399"}}
+    cluster = text(classes=[machine_class()], nodes=[node])
+    result = run("--cluster", "c.yaml", "--pod", "pod.yaml", c=cluster, pod=GUIDE_POD.replace("24", cpu))
+    assert (result.exit_code, result.stderr) == (1, "")
+    words = " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.stdout).split())
+    assert f"guide: asks for {cpu.replace('e', 'e+')} CPUs, 1e+399 are free by plain count" in words
+
+
 def test_pod_of_which_nothing_can_be_told(run):
     """The sentence is whole, says why, and the help says the exit code."""
     cluster = text(classes=[machine_class()], nodes=[{"name": "n", "class": "box", "ready": False}])

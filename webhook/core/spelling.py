@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
@@ -54,6 +55,14 @@ def whole_cores(count: int) -> str:
 def counted(count: int, noun: str, nouns: str = "") -> str:
     """Return a number of things in words: ``1 pod``, ``2 pods``; ``nouns`` where the plural is more than an s."""
     return f"{count} {noun}" if count == 1 else f"{count} {nouns or f'{noun}s'}"
+
+
+def in_units(amount: int, unit: int, figures: int = 6) -> str:
+    """Return ``amount / unit`` in so many figures; a quantity may be beyond every float (up to 10^1024)."""
+    try:
+        return f"{amount / unit:.{figures}g}"
+    except OverflowError:
+        return f"{(Decimal(amount) / unit).normalize():.{figures}g}"
 
 
 def ended(text: str) -> str:

@@ -14,6 +14,7 @@ from webhook.core.ledger.verdicts import MachineClass
 from webhook.core.machine import Machine, MachineError
 from webhook.core.masks import cpu_list
 from webhook.core.pod import Malformed
+from webhook.core.spelling import in_units
 from webhook.wire.kubelet_settings import read_kubelet_config, reserved_cpus
 from webhook.wire.layouts import Layout, read_layout, read_memory
 from webhook.wire.nodes import read_amounts
@@ -122,9 +123,8 @@ def contradictions(capacity: Mapping[str, int], machine: Machine) -> tuple[Malfo
     cpus = machine.cpus.all_cpus.bit_count()
     found = capacity.get("cpu", 0)
     if found and found != cpus * 1000:
-        faults.append(
-            Malformed(child("status.capacity", "cpu"), f"{found / 1000:g} CPUs", f"{cpus}, as class {machine.name} has")
-        )
+        words = f"{in_units(found, 1000)} CPUs"
+        faults.append(Malformed(child("status.capacity", "cpu"), words, f"{cpus}, as class {machine.name} has"))
     for devices in machine.devices:
         count = capacity.get(devices.resource, 0)
         if count and count != devices.count:

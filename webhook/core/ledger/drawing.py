@@ -10,7 +10,7 @@ from webhook.core.ledger.drawing_text import UNICODE, Line, Signs, Span, Tone, f
 from webhook.core.ledger.proofs import policy_words
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeView
 from webhook.core.occupancy import holds_nothing
-from webhook.core.spelling import counted
+from webhook.core.spelling import counted, in_units
 
 _GIB: Final = 1 << 30
 _SHOWN_NAMES: Final = 3
@@ -197,4 +197,4 @@ def _plain_counts(view: NodeView) -> list[str]:
 
 
 def _cpus(millicores: int) -> str:
-    return f"{millicores / 1000:g}"
+    return in_units(millicores, 1000)

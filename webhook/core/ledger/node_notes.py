@@ -6,6 +6,7 @@ from webhook.core.ledger.drawing import Note
 from webhook.core.ledger.ledger import Ledger
 from webhook.core.ledger.records import AllocatorKind, NodeView, PodRecord
 from webhook.core.placement import Rejection
+from webhook.core.spelling import in_units
 
 
 def node_notes(ledger: Ledger, pod: PodRecord, names: Iterable[str]) -> dict[str, Note]:
@@ -34,7 +35,8 @@ def _against(ledger: Ledger, pod: PodRecord, view: NodeView) -> str:
         free = view.free(resource)
         if amount > 0 and free < amount:
             if resource == "cpu":
-                return f"asks for {amount / 1000:g} CPUs, {max(0, free) / 1000:g} are free by plain count"
+                left = in_units(max(0, free), 1000)
+                return f"asks for {in_units(amount, 1000)} CPUs, {left} are free by plain count"
             return f"asks for {amount} {resource}, {max(0, free)} free by plain count"
     machine, state = view.record.machine, view.full_state
     allocator = ledger.charges.allocators.get(view.record.allocator)

@@ -14,7 +14,7 @@ from webhook.core.numa_room import count_of, devices_by_numa, numa_room, peak
 from webhook.core.placement import Rejection
 from webhook.core.pod import ContainerKind
 from webhook.core.scheduler.policies import RESTRICTED, SINGLE_NUMA_NODE
-from webhook.core.spelling import counted
+from webhook.core.spelling import counted, in_units
 
 # Nodes that are compared for the nearest miss, those with the most free devices: more would cost more than the sentence
 # is worth (20 us each).
@@ -53,7 +53,7 @@ def asked(demand: PodDemand) -> str:
         parts = [counted(cpus, "bound CPU")]
     parts += [f"{count} {resource}" for resource, count in devices.items()]
     if not cpus and (millicores := demand.totals.get("cpu", 0)):
-        parts.append(f"{millicores / 1000:g} shared CPUs")
+        parts.append(f"{in_units(millicores, 1000)} shared CPUs")
     return " and ".join(parts) or "nothing that is placed on NUMA nodes"
 
 
@@ -213,9 +213,9 @@ def _empty_miss(pod: PodRecord, verdict: Verdict) -> str:
 def _amount(resource: str, amount: int) -> str:
     """Return ``amount`` of a plain count with its unit."""
     if resource == "cpu":
-        return f"{amount / 1000:g} CPUs"
+        return f"{in_units(amount, 1000)} CPUs"
     if resource == "memory" or resource.startswith("hugepages-"):
-        return f"{amount / (1 << 30):.4g} GiB of {resource}"
+        return f"{in_units(amount, 1 << 30, 4)} GiB of {resource}"
     return f"{amount} {resource}"
 
 
