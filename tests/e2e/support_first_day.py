@@ -25,7 +25,6 @@ from support_kubelet import LocalKubelet
 from support_pods import PROGRAMS, account_environment, account_kubeconfig
 from support_reader import COMMAND_SECONDS, ROOT, Reader
 from support_release import KEY, Release, pod
-from support_volumes import Volume
 from tcp_relay import Relay
 
 NAME = "numa-admission"
@@ -69,18 +68,14 @@ class ReadersKubelet(LocalKubelet):
         self._plane.api("PATCH", path, {"status": status}, content_type=STRATEGIC_PATCH)
 
     def bring_settings(self) -> None:
-        """Bring changed ConfigMaps into the pods that run, as a kubelet does within 90 s."""
+        """Bring changed ConfigMaps into the pods that run."""
         for life in self.lives():
-            metadata = life.pod["metadata"]
-            for wanted in life.pod["spec"]["volumes"]:
-                path = life._folder / "volumes" / wanted["name"]
-                if "configMap" in wanted and path.exists():
-                    Volume(self._plane, metadata["namespace"], wanted, path).fill()
+            life.bring_config_maps()
 
     def where(self, role: str) -> tuple[str, int] | None:
         """Where a ready pod of this role listens; None without."""
         for life in self.ready(role):
-            return life._address, life._port("admission")
+            return life.front
         return None
 
 

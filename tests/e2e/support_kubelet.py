@@ -71,7 +71,19 @@ class PodLife(threading.Thread):
 
     def served(self) -> str:
         """The certificate that the server shows to a new client now, PEM."""
-        return ssl.get_server_certificate((self.address, self._port("admission")), timeout=5)
+        return ssl.get_server_certificate(self.front, timeout=5)
+
+    @property
+    def front(self) -> tuple[str, int]:
+        """Where the server takes admission calls."""
+        return self.address, self._port("admission")
+
+    def bring_config_maps(self) -> None:
+        """Bring changed ConfigMaps into the volumes, as a kubelet does within 90 s."""
+        for each in self.pod["spec"]["volumes"]:
+            path = self._folder / "volumes" / each["name"]
+            if "configMap" in each and path.exists():
+                Volume(self._plane, self.pod["metadata"]["namespace"], each, path).fill()
 
     def probe(self, path: str) -> bool:
         """Whether the server's probe port says yes at this path now."""
