@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,6 +17,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "oracle")]
 from controlplane.binaries import HELM, Binaries, locate  # noqa: E402 - the path is set above
 from controlplane.plane import ControlPlane  # noqa: E402 - as above
 from controlplane.starting import ALL_COMPONENTS, needed_programs, start  # noqa: E402 - as above
+from hollow_nodes import OracleMissingError, oracle_binary  # noqa: E402 - as above
 from support_living import Living, living_cluster  # noqa: E402 - as above
 from support_pods import unique  # noqa: E402 - as above
 from support_release import Release  # noqa: E402 - as above
@@ -35,10 +37,13 @@ def require_programs(binaries: Binaries, *names: str) -> None:
     """Skip the test where one of the programs is missing, or fail it where they are required."""
     missing = binaries.missing(names)
     if missing:
-        sentence = f"{', '.join(missing)} not found in {binaries.folder}: run `make controlplane` once to build them."
-        if os.environ.get(REQUIRE) == "1":
-            pytest.fail(f"{sentence} ({REQUIRE}=1 demands these tests.)", pytrace=False)
-        pytest.skip(sentence)
+        _cannot_run(f"{', '.join(missing)} not found in {binaries.folder}: run `make controlplane` once to build them.")
+
+
+def _cannot_run(why: str) -> NoReturn:
+    if os.environ.get(REQUIRE) == "1":
+        pytest.fail(f"{why} ({REQUIRE}=1 demands these tests.)", pytrace=False)
+    pytest.skip(why)
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +58,15 @@ def control_plane_binaries() -> Binaries:
     binaries = locate(os.environ)
     require_programs(binaries, *needed_programs(ALL_COMPONENTS))
     return binaries
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Path:
+    """The program with the kubelet's own code; without it the test is skipped, or fails where it is required."""
+    try:
+        return oracle_binary()
+    except OracleMissingError as fault:
+        _cannot_run(str(fault))
 
 
 @pytest.fixture(scope="session")

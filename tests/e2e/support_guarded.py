@@ -3,31 +3,25 @@
 Its nodes stand in pools of one: a test takes a pool for itself, so that the room it counts on is its own.
 """
 
-import base64
 import json
 import re
-import ssl
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from controlplane.authority import create_authority
 from controlplane.binaries import Binaries
 from controlplane.client import Answer
 from controlplane.plane import ControlPlane
 from controlplane.processes import free_ports, wait_until
-from controlplane.settling import wait_for_webhooks
 from controlplane.starting import start
 from hollow_nodes import Hollow, OracleMissingError, hollow_nodes
-from support_server import SERVING_NAMES, WebhookServer, registered, running_server
+from support_server import WebhookServer, registered, running_server
 from support_truth import WITHIN_SECONDS, until
 
 GPU = "aliyun.com/gpu"
@@ -228,59 +222,3 @@ def fresh_namespace(plane: ControlPlane, stem: str) -> Iterator[str]:
     path = f"/api/v1/namespaces/{name}"
     plane.api("DELETE", path)
     plane.api("DELETE", f"{path}/pods?gracePeriodSeconds=0").wanted()
-
-
-class _Denier(BaseHTTPRequestHandler):
-    """Another team's validating webhook, which refuses whatever it is asked."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        response = {"uid": review["request"]["uid"], "allowed": False, "status": {"code": 403, "message": "not here"}}
-        body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def denied_by_another(plane: ControlPlane, folder: Path, namespace: str) -> Iterator[None]:
-    """Have a validating webhook that is not ours refuse every new pod of ``namespace`` until the end of the block."""
-    authority = create_authority(folder, "another team's webhook")
-    pair = authority.issue_server("server", SERVING_NAMES)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(pair.certificate, pair.key)
-    name = "another-team"
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Denier) as server:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        entry = {
-            "name": "denies.another.team",
-            "admissionReviewVersions": ["v1"],
-            "sideEffects": "None",
-            "failurePolicy": "Fail",
-            "clientConfig": {
-                "url": f"https://127.0.0.1:{server.server_port}/",
-                "caBundle": base64.b64encode(authority.ca_file.read_bytes()).decode(),
-            },
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
-        }
-        kind = "ValidatingWebhookConfiguration"
-        api = "admissionregistration.k8s.io/v1"
-        plane.apply([{"apiVersion": api, "kind": kind, "metadata": {"name": name}, "webhooks": [entry]}])
-        try:
-            wait_for_webhooks(plane)
-            yield
-        finally:
-            plane.kubectl("delete", kind.lower(), name, check=True)
-            wait_for_webhooks(plane)
-            server.shutdown()
-            thread.join()

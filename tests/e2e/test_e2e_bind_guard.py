@@ -9,18 +9,9 @@ import pytest
 TESTS = Path(__file__).parent.parent
 sys.path[:0] = [str(TESTS / "proof"), str(TESTS / "oracle")]
 
-from hollow_nodes import OracleMissingError, oracle_binary  # noqa: E402 - the path is set above
-from proof_run import Setup, run_once  # noqa: E402 - as above
+from proof_run import Setup, run_once  # noqa: E402 - the path is set above
 from proof_server import guarding  # noqa: E402 - as above
 from proof_world import NAMESPACE, gpu_pod, only_on, prefers, small_world  # noqa: E402 - as above
-
-
-@pytest.fixture(scope="module")
-def oracle():
-    try:
-        return oracle_binary()
-    except OracleMissingError as fault:
-        pytest.skip(str(fault))
 
 
 @pytest.fixture(scope="module")

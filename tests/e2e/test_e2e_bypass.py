@@ -7,7 +7,7 @@ import pytest
 from controlplane.client import MERGE_PATCH
 from controlplane.plane import ControlPlane
 from support.builders import OLDER_KEY, SINGLE, SPEC_KEY, container, raw_pod
-from support_second_webhook import sidecar_injected
+from support_other_team import sidecar_injected
 from support_server import registered, running_server
 
 RULES_ONLY = ("--without=capacity-pods", "--without=capacity-workloads", "--without=bind")

@@ -11,7 +11,6 @@ TESTS = Path(__file__).parent.parent
 sys.path[:0] = [str(TESTS / "proof"), str(TESTS / "oracle")]
 
 from controlplane.authority import create_authority  # noqa: E402 - the path is set above
-from hollow_nodes import OracleMissingError, oracle_binary  # noqa: E402 - as above
 from proof_server import registered, start_ledger  # noqa: E402 - as above
 from proof_world import gpu_pod, small_world  # noqa: E402 - as above
 
@@ -21,11 +20,7 @@ CLUSTER = {"namespace": "system", "checkpoint": "places"}
 
 
 @pytest.fixture(scope="module")
-def world(control_plane_binaries, tmp_path_factory):
-    try:
-        oracle_binary()
-    except OracleMissingError as fault:
-        pytest.skip(str(fault))
+def world(control_plane_binaries, oracle, tmp_path_factory):
     with small_world(control_plane_binaries, tmp_path_factory.mktemp("checkpoint"), nodes=10) as world:
         yield world
 

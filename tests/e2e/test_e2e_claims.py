@@ -11,12 +11,12 @@ from support_guarded import (
     CLAIM_SECONDS,
     GPU,
     MACHINE_LABEL,
-    denied_by_another,
     fresh_namespace,
     guarded_cluster,
     pod,
     until,
 )
+from support_other_team import denied_by_another
 
 KNOWN_AND_ABSENT = "koord-scheduler"
 """A scheduler that our settings know and that does not run here: its pods stay as they are."""

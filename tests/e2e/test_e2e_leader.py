@@ -15,7 +15,6 @@ TESTS = Path(__file__).parent.parent
 sys.path[:0] = [str(TESTS / "proof"), str(TESTS / "oracle")]
 
 from controlplane.authority import create_authority  # noqa: E402 - the path is set above
-from hollow_nodes import OracleMissingError, oracle_binary  # noqa: E402 - as above
 from proof_server import LedgerProcess, registered, start_ledger  # noqa: E402 - as above
 from proof_world import gpu_pod, only_on, small_world  # noqa: E402 - as above
 from tcp_relay import Relay  # noqa: E402 - as above
@@ -109,11 +108,7 @@ class Trio:
 
 
 @pytest.fixture(scope="module")
-def world(control_plane_binaries, tmp_path_factory):
-    try:
-        oracle_binary()
-    except OracleMissingError as fault:
-        pytest.skip(str(fault))
+def world(control_plane_binaries, oracle, tmp_path_factory):
     with small_world(control_plane_binaries, tmp_path_factory.mktemp("leader"), nodes=10) as world:
         service = {"ports": [{"name": "https", "port": 443}]}
         world.plane.apply(

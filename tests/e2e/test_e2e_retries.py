@@ -1,8 +1,9 @@
 """Creates that come to nothing and are tried again under a new UID: the ledger ends at what is stored, each time."""
 
 import pytest
-from support_guarded import GPU, denied_by_another, fresh_namespace, pod, workload
+from support_guarded import GPU, fresh_namespace, pod, workload
 from support_living import Living
+from support_other_team import denied_by_another
 from support_truth import until
 
 from webhook.core.ledger.records import EntryState

@@ -24,8 +24,9 @@ _LAST_LINGER_SECONDS = 1.0
 """After the listener is closed: how long idle connections stay open for a request that is on its way."""
 _UNWELCOME_SECONDS = 5.0
 """Where callers are not to come back, a connection in use ends with its next answer, and one that has been idle for so
-long is closed. Closing those in use as well cut off the calls that were just being sent (seen: 14 of 350 creates when a
-leader lost its term on a busy machine); an API server takes the one that it used last, so an old one stays unused."""
+long is closed. Closing those in use as well cut off the calls that were just being sent (14 of 350 creates were seen to
+fail on a busy machine, as it seems when a leader lost its term); an API server takes the one that it used last, so an
+old one stays unused."""
 _SWITCH_INTERVAL_SECONDS = 0.001
 """CPython's default of 5 ms lets a busy thread (a large review, a burst of watch events) hold up every small call by
 that much; a switch costs microseconds."""
