@@ -69,7 +69,9 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _asked(plane: ControlPlane, folder: Path, namespace: str, kind: str, *, name: str, respond: Respond) -> Iterator[None]:
+def _asked(
+    plane: ControlPlane, folder: Path, namespace: str, kind: str, *, name: str, respond: Respond
+) -> Iterator[None]:
     authority = create_authority(folder, "another team's webhook")
     pair = authority.issue_server("server", SERVING_NAMES)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
