@@ -77,7 +77,9 @@ def control_plane(control_plane_binaries: Binaries, tmp_path_factory: pytest.Tem
 
 
 @pytest.fixture(scope="session")
-def living(control_plane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
+def living(
+    control_plane_binaries: Binaries, oracle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Living]:
     """A guarded cluster whose ledger the tests can look into; they share it, so each works on nodes of its own."""
     with living_cluster(control_plane_binaries, tmp_path_factory.mktemp("living"), pools=60) as cluster:
         yield cluster

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from controlplane.binaries import Binaries
 from controlplane.client import Answer
 from controlplane.plane import ControlPlane
 from controlplane.processes import free_ports, wait_until
 from controlplane.starting import start
-from hollow_nodes import Hollow, OracleMissingError, hollow_nodes
+from hollow_nodes import Hollow, hollow_nodes
 from support_server import WebhookServer, registered, running_server
 from support_truth import WITHIN_SECONDS, until
 
@@ -180,15 +179,12 @@ def workload(kind: str, name: str, pool: str, gpus: int, replicas: int = 1) -> d
 def guarded_cluster(
     binaries: Binaries, folder: Path, *, pools: int, outcomes: Mapping[str, str] | None = None
 ) -> Iterator[Guarded]:
-    """Start it all; returns once our server has read the cluster and is asked. Skips where there is no Go."""
+    """Start it all; returns once our server has read the cluster and is asked."""
     names = [f"pool-{at}" for at in range(pools)]
     with ExitStack() as stack:
         plane = stack.enter_context(start(binaries, folder / "plane"))
         classes = {"classes": [hollow_class(name) for name in names]}
-        try:
-            hollow = stack.enter_context(hollow_nodes(plane.kubeconfig(), classes, folder))
-        except OracleMissingError as error:
-            pytest.skip(str(error))
+        hollow = stack.enter_context(hollow_nodes(plane.kubeconfig(), classes, folder))
         (probes,) = free_ports(1)
         settings = {
             "server": {"role": "both", "probeBind": f"127.0.0.1:{probes}", "threads": 32, "drainSeconds": 0},

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 import yaml
 from controlplane.authority import create_authority
 from controlplane.binaries import Binaries
 from controlplane.plane import ControlPlane
 from controlplane.settling import wait_for_webhooks
 from controlplane.starting import start
-from hollow_nodes import OracleMissingError, hollow_nodes
+from hollow_nodes import hollow_nodes
 from support_guarded import Cluster, hollow_class, settings_class
 from support_nodes import Node
 from support_server import SERVING_NAMES
@@ -242,17 +241,14 @@ def living_cluster(
     objects: Iterable[Mapping[str, Any]] = (),
     flags: Sequence[str] = (),
 ) -> Iterator[Living]:
-    """Start it all, ``objects`` (CRDs) first; ``flags`` are the hollow kubelets'. Skips where there is no Go."""
+    """Start it all, ``objects`` (CRDs) first; ``flags`` are the hollow kubelets'."""
     names = [f"pool-{at}" for at in range(pools)]
     with ExitStack() as stack:
         plane = stack.enter_context(start(binaries, folder / "plane"))
         if wanted := list(objects):
             plane.apply(wanted)
         classes = {"classes": [hollow_class(name) for name in names]}
-        try:
-            hollow = stack.enter_context(hollow_nodes(plane.kubeconfig(), classes, folder, flags))
-        except OracleMissingError as error:
-            pytest.skip(str(error))
+        hollow = stack.enter_context(hollow_nodes(plane.kubeconfig(), classes, folder, flags))
         ours = open_ledger(plane, folder)
         stack.enter_context(running(ours.live))
         until(lambda: not ours.live.feeding.freshness.trust(), "the ledger to be synced")

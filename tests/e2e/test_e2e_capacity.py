@@ -10,7 +10,7 @@ KEY = "scheduling.alibabacloud.com/numa-topology-spec"
 
 
 @pytest.fixture(scope="module")
-def cluster(control_plane_binaries, tmp_path_factory):
+def cluster(control_plane_binaries, oracle, tmp_path_factory):
     """A guarded cluster with the settings' defaults."""
     with guarded_cluster(control_plane_binaries, tmp_path_factory.mktemp("capacity"), pools=12) as guarded:
         yield guarded

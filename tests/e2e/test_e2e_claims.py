@@ -23,7 +23,7 @@ KNOWN_AND_ABSENT = "koord-scheduler"
 
 
 @pytest.fixture(scope="module")
-def cluster(control_plane_binaries, tmp_path_factory):
+def cluster(control_plane_binaries, oracle, tmp_path_factory):
     """A guarded cluster that refuses what has no room."""
     folder = tmp_path_factory.mktemp("claims")
     with guarded_cluster(control_plane_binaries, folder, pools=12, outcomes={"would_wait": "deny"}) as guarded:

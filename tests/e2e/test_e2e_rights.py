@@ -18,7 +18,7 @@ sys.path[:0] = [str(TESTS / "proof"), str(TESTS / "oracle"), str(TESTS / "helm")
 from controlplane.authority import create_authority  # noqa: E402 - the path is set above
 from controlplane.binaries import APISERVER, HELM  # noqa: E402 - as above
 from controlplane.starting import start  # noqa: E402 - as above
-from hollow_nodes import OracleMissingError, hollow_nodes  # noqa: E402 - as above
+from hollow_nodes import hollow_nodes  # noqa: E402 - as above
 from proof_machines import hollow_classes  # noqa: E402 - as above
 from proof_server import registered, start_ledger  # noqa: E402 - as above
 from proof_world import World, gpu_pod, only_on, prefers  # noqa: E402 - as above
@@ -125,7 +125,7 @@ class Granted(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def granted(control_plane_binaries, require, tmp_path_factory) -> Iterator[Granted]:
+def granted(control_plane_binaries, oracle, require, tmp_path_factory) -> Iterator[Granted]:
     require(control_plane_binaries, HELM)
     folder = tmp_path_factory.mktemp("rights")
     helm = Helm(str(control_plane_binaries.path(HELM)), tmp_path_factory.mktemp("helm-home"))
@@ -141,10 +141,7 @@ def granted(control_plane_binaries, require, tmp_path_factory) -> Iterator[Grant
             kind.install(plane)
         plane.create_namespace(NAMESPACE)
         plane.apply([*ours, *(each for each in objects if each["kind"] in STATE)], "-n", NAMESPACE)
-        try:
-            hollow = stack.enter_context(hollow_nodes(plane.kubeconfig(), hollow_classes(), folder, ["--nodes", "10"]))
-        except OracleMissingError as fault:
-            pytest.skip(str(fault))
+        hollow = stack.enter_context(hollow_nodes(plane.kubeconfig(), hollow_classes(), folder, ["--nodes", "10"]))
         kubeconfig = folder / "account.kubeconfig"
         kubeconfig.write_text(account_kubeconfig(plane, NAMESPACE, ACCOUNT))
         rights = rights_of([each for each in ours if each["kind"] in {"Role", "ClusterRole"}])

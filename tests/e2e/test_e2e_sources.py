@@ -8,7 +8,7 @@ from support_truth import until
 
 
 @pytest.fixture(scope="module")
-def cluster(control_plane_binaries, tmp_path_factory):
+def cluster(control_plane_binaries, oracle, tmp_path_factory):
     """A guarded cluster in which each node's kubelet reports what it has given out."""
     kinds = (TOPOLOGIES.definition(), DEVICES.definition())
     flags = ("--topologies", "--topology-delay", "300ms")
