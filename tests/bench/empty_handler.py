@@ -2,10 +2,10 @@
 
     python tests/bench/empty_handler.py --bind 127.0.0.1:0 --tls-cert F --tls-key F
 
-answers every POST to /mutate and /validate with one fixed reply, after reading the body. The uid of the call, without
-which the API server takes no reply, is found by a search in the first bytes, which costs about a microsecond: nothing
-is parsed. A POST to /patch gets the patch that our mutate makes of the bench's pod as well, so that what an API server
-needs to apply a patch can be told from what we need to make it.
+answers every POST to /mutate, /validate and /bind with one fixed reply, after reading the body. The uid of the call,
+without which the API server takes no reply, is found by a search in the first bytes, which costs about a microsecond:
+nothing is parsed. A POST to /patch gets the patch that our mutate makes of the bench's pod as well, so that what an API
+server needs to apply a patch can be told from what we need to make it.
 """
 
 import argparse
@@ -55,6 +55,7 @@ def empty_app(_services: Services) -> Flask:
 
     @app.post("/mutate")
     @app.post("/validate")
+    @app.post("/bind")
     def answer():
         found = UID.search(request.get_data(), 0, 400)
         return REPLY % (found[1] if found else b""), 200, {"Content-Type": "application/json"}

@@ -186,6 +186,15 @@ CASES = {
         20,
         labels=[{"kind": "refused-though-allowed"}],
     ),
+    "place-that-was-not-replayed": Case(
+        "NumaAdmissionDivergence",
+        {gauge("ledger_notices_total", 'kind="placed-elsewhere"'): "0x10 1x20"},
+        20,
+        labels=[{"kind": "placed-elsewhere"}],
+    ),
+    "place-that-was-lost": Case(
+        "NumaAdmissionDivergence", {gauge("ledger_notices_total", 'kind="place-lost"'): "0+1x20"}, 15
+    ),
     "admission-error-two-hours-ago": Case(
         "NumaAdmissionDivergence",
         {gauge("ledger_notices_total", 'kind="refused-though-allowed"'): "0x10 1x150"},

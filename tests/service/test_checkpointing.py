@@ -111,6 +111,16 @@ class TestRestart:
         entries = [replace(entry, node="n3", certainty=Certainty.GUESSED) for entry in made.entries.values()]
         assert recalled(shelf.blobs.values(), entries) == ((), ())
 
+    def test_a_part_cut_off_anywhere_costs_its_own_places_only(self):
+        made, shelf = cluster(), Shelf()
+        keeper(made, shelf).round()
+        cut = shard_of("n0")
+        fresh, whole = restarted(made), shelf.blobs.pop(cut)
+        kept = [event.node for event in recalled(shelf.blobs.values(), fresh.entries.values())[0]]
+        for end in range(len(whole)):
+            events, problems = recalled([*shelf.blobs.values(), whole[:end]], fresh.entries.values())
+            assert ([event.node for event in events], len(problems)) == (kept, 1), f"cut off at {end}"
+
     def test_a_damaged_part_is_told_and_the_others_are_used(self):
         made, shelf = cluster(), Shelf()
         keeper(made, shelf).round()

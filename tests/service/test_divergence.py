@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from webhook.core.ledger.accounts import Notice
 from webhook.core.ledger.events import PodSeen
+from webhook.core.ledger.records import Confirmed
 from webhook.service.divergence import Divergence
 from webhook.service.logs import open_log
 
@@ -38,6 +39,7 @@ def notices(*events):
     return made, made.take_notices()
 
 
+ELSEWHERE = Confirmed(0b11 << 9, is_by_kubelet=True)
 REFUSED = {"phase": "Failed", "failure_reason": "TopologyAffinityError", "is_answered": True}
 
 
@@ -61,6 +63,12 @@ REFUSED = {"phase": "Failed", "failure_reason": "TopologyAffinityError", "is_ans
             "refused-not-prevented",
             "TopologyAffinityError",
             id="the kubelet refuses as the model does, and nobody had turned the binding back",
+        ),
+        pytest.param(
+            (seen("one", demand((2, 2))), seen("one", demand((2, 2)), version=2, confirmed=ELSEWHERE)),
+            "placed-elsewhere",
+            "it is told to hold CPUs 9-10, replayed was 1-2",
+            id="koordlet tells of other CPUs than were replayed",
         ),
         pytest.param(
             (

@@ -45,6 +45,7 @@ class Waking(Book):
         events = tuple(events)
         notices = super().apply(events)
         with self.api.changed:
+            self.noticed = [*getattr(self, "noticed", ()), *(notice.kind for notice in notices)]
             self.applied = getattr(self, "applied", 0) + len(events)
             self.api.changed.notify_all()
         return notices
@@ -177,6 +178,34 @@ def test_koordlets_report_tells_which_cpus_the_kubelet_gave_to_a_pod(cluster):
         api.wait_until(lambda: book.entry("uid-old").holding == Holding(0b11 << 1, (0b11,)))
         api.delete(TOPOLOGIES, "n1")
         api.wait_until(lambda: book.entry("uid-old").pod.confirmed is None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_guessed"),
+    [
+        pytest.param(
+            raw_koordlet_topology("n1"), raw_koordlet_topology("n1", allocs={"uid-a": "9-10"}), True, id="koordlet"
+        ),
+        # A live report tells of all that is on the node, so it ends the guess that it makes.
+        pytest.param(
+            raw_topology("n1"),
+            raw_topology("n1", free_gpus=(4, 2), free_cpus=(7, 5), time=REPORT),
+            False,
+            id="a live report",
+        ),
+    ],
+)
+def test_what_a_node_tells_against_the_replay_is_noticed(cluster, before, after, is_guessed):
+    api, _ = cluster
+    api.put(TOPOLOGIES, before)
+    with fed(cluster) as (api, book, _):
+        api.put(PODS_PATH, raw_pod("a", node="n1", conditions=scheduled_at(OLD)))
+        api.wait_until(lambda: book.entry("uid-a") is not None)
+        assert (book.entry("uid-a").certainty, gpus_free(book)) == (Certainty.REPLAYED, (2, 4))
+        api.put(TOPOLOGIES, after)
+        api.wait_until(lambda: book.noticed == ["placed-elsewhere"])
+        assert gpus_free(book) == (4, 2)
+        assert book.view("n1").is_guessed is is_guessed
 
 
 def test_a_report_that_was_there_first_counts_when_the_pods_are_listed(cluster):

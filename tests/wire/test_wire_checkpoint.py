@@ -37,6 +37,40 @@ def test_a_blob_cut_short_is_noticed(content, data):
         unseal(blob[: data.draw(st.integers(0, len(blob) - 1))])
 
 
+SOME = {
+    f"node-{at}": tuple(
+        SavedPlace(digest_of(f"{at}-{pod}"), 0b1011 << 70 * pod, ((RESOURCES[0], 1 << pod), (RESOURCES[1], 0)))
+        for pod in range(at)
+    )
+    for at in range(4)
+}
+
+
+def is_read(blob):
+    """Whether the bytes pass for a checkpoint."""
+    try:
+        unseal(blob)
+    except CheckpointError:
+        return False
+    return True
+
+
+def test_no_part_of_a_blob_passes_for_one():
+    """Killed at any byte: whatever was stored until then is whole, or is noticed."""
+    blob = blob_of(SOME)
+    assert is_read(blob)
+    assert [end for end in range(len(blob)) if is_read(blob[:end])] == []
+
+
+def test_no_part_of_a_body_passes_for_one():
+    """Nor where the envelope is right, as of a writer that was wrong about what it had to write."""
+    blob = blob_of(SOME)
+    body = zlib.decompress(blob[16:])
+    cut = [zlib.compress(body[:end]) for end in range(len(body))]
+    sealed = [struct.pack(">4sQI", b"NLP1", 7, zlib.crc32(packed)) + packed for packed in cut]
+    assert [end for end, each in enumerate(sealed) if is_read(each)] == []
+
+
 @given(nodes, st.data())
 def test_a_changed_bit_is_noticed_or_changes_the_generation_only(content, data):
     blob = bytearray(blob_of(content))

@@ -1,4 +1,8 @@
-"""What the feeds make of what they hear: compact records at once, and ledger events of what is new."""
+"""What the feeds make of what they hear: compact records at once, and ledger events of what is new.
+
+Namespaces are not followed: no answer depends on one (settings name them, and a label is a tenant's to write), and the
+end of a namespace is told by the end of each of its pods.
+"""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence

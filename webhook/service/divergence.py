@@ -10,7 +10,9 @@ from webhook.core.ledger.ledger import Notice
 from webhook.core.ledger.proofs import numa_rooms, policy_words
 from webhook.core.ledger.records import Entry, NodeView
 
-DIVERGENCES: Final = frozenset({"refused-though-allowed", "refused-not-prevented", "runs-though-refused"})
+DIVERGENCES: Final = frozenset(
+    {"refused-though-allowed", "refused-not-prevented", "runs-though-refused", "placed-elsewhere"}
+)
 """Kinds of notice that say that a kubelet did what we would not have had it do: every AdmissionError is one of them."""
 KINDS: Final = (*sorted(DIVERGENCES), "claim-expired", "binding-expired", "place-lost")
 """All kinds of notice."""

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from core.ledger.ledger_world import demand, ledger, machine, node, pod
+from core.ledger.ledger_world import GPU, demand, ledger, machine, node, pod
 
 from webhook.core.capacity import CapacityRules
 from webhook.core.capacity_bind import decide_bind
 from webhook.core.decisions import Ask, Operation
 from webhook.core.ledger import alternatives
-from webhook.core.ledger.events import BindingAdmitted, Diverged, NodeGone, PodGone, PodSeen
-from webhook.core.ledger.records import Certainty
+from webhook.core.ledger.events import BindingAdmitted, Diverged, NodeGone, PodGone, PodSeen, Reported
+from webhook.core.ledger.records import Certainty, Report
 from webhook.core.pod import Binding
 
 NOW = 100.0
@@ -146,6 +146,30 @@ def test_what_the_other_accounts_cannot_follow_ends_them(event):
     made = met()
     made.apply(event, NOW)
     assert made.alternatives("n1") == ()
+
+
+@pytest.mark.parametrize(
+    ("counts", "young"),
+    [
+        pytest.param({"cpu": (2, 0), GPU: (3, 0)}, 0b00000111, id="the young pod came after the old one had gone"),
+        pytest.param({"cpu": (0, 2), GPU: (0, 3)}, 0b01110000, id="it came before"),
+    ],
+)
+def test_a_report_tells_which_account_is_the_true_one(counts, young):
+    made = met()
+    made.apply(answer("young", YOUNG), NOW)
+    made.apply(Reported("n1", Report(NOW + 60, counts)), NOW + 60)
+    assert made.alternatives("n1") == ()
+    assert (gpus(made.views["n1"], "young"), made.views["n1"].is_guessed) == (young, False)
+    assert made.take_notices() == ()
+
+
+def test_a_report_about_other_pods_leaves_the_accounts_alone():
+    made = met()
+    made.apply(answer("young", YOUNG), NOW)
+    before = made.content(), made.alternatives("n1")
+    made.apply(Reported("n1", Report(NOW + 60, {"cpu": (4, 0), GPU: (4, 3)})), NOW + 60)
+    assert (made.content(), made.alternatives("n1")) == before
 
 
 def test_too_many_accounts_are_given_up_and_the_node_is_doubted(monkeypatch):

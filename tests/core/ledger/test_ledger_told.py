@@ -58,6 +58,40 @@ def test_a_source_of_cpus_alone_beside_a_replayed_place(cpus, certainty, devices
 
 
 @pytest.mark.parametrize(
+    ("confirmed", "detail"),
+    [
+        pytest.param(
+            CPUS_ON_ONE, "it is told to hold CPUs 9-10, replayed was 1-2", id="the kubelet's CPUs, on another NUMA node"
+        ),
+        pytest.param(
+            Confirmed(0b110, ((GPU, 0xF0),)), f"it is told to hold {GPU} 4-7, replayed was 0-3", id="other devices"
+        ),
+        pytest.param(Confirmed(0b110, ((GPU, 0x0F),)), "", id="the same"),
+        pytest.param(Confirmed(0b100, is_by_kubelet=True), "", id="fewer CPUs: read while they are handed out"),
+        pytest.param(Confirmed(0b110 << 20, is_by_kubelet=True), "", id="CPUs that the machine does not have"),
+        pytest.param(Confirmed(0b11110 << 8, is_by_kubelet=True), "", id="more CPUs than the pod asks for"),
+    ],
+)
+def test_what_is_told_against_the_replay_is_a_divergence(confirmed, detail):
+    """The model was wrong there once: the other places on the node, which it gave as well, become guesses."""
+    made = ledger(node("n1", TWO_BY_FOUR))
+    seen(made, pod("p1", FOUR_GPUS, node_name="n1"))
+    seen(made, pod("p2", demand((2, 1)), node_name="n1"))
+    seen(made, pod("p1", FOUR_GPUS, version=2, node_name="n1", confirmed=confirmed), 1.0)
+    told = [(notice.kind, notice.uid, notice.node, notice.detail) for notice in made.take_notices()]
+    assert told == ([("placed-elsewhere", "p1", "n1", detail)] if detail else [])
+    assert made.entries["p2"].certainty is (Certainty.GUESSED if detail else Certainty.REPLAYED)
+    assert made.views["n1"].is_doubted is bool(detail)
+
+
+def test_what_is_told_against_a_guess_is_no_divergence():
+    made = ledger(node("n1", TWO_BY_FOUR))
+    seen(made, pod("p1", FOUR_GPUS, node_name="n1"), is_history=True)
+    seen(made, pod("p1", FOUR_GPUS, version=2, node_name="n1", confirmed=CPUS_ON_ONE), 1.0)
+    assert made.take_notices() == ()
+
+
+@pytest.mark.parametrize(
     ("event", "certainty"),
     [
         pytest.param(recalled("n1", ("p1", 0b11 << 9, ((GPU, 0xF0),))), Certainty.REPLAYED, id="as told"),

@@ -4,12 +4,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from webhook.core.demand import CpuBinding, PodDemand
-from webhook.core.ledger.alternatives import Alternatives
+from webhook.core.ledger.alternatives import Alternatives, entry_of
 from webhook.core.ledger.charges import Allocators, Charges
+from webhook.core.ledger.holdings import elsewhere
 from webhook.core.ledger.index import NodeIndex
-from webhook.core.ledger.records import AllocatorKind, Entry, EntryState, NodeRecord, NodeView, PodRecord
+from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeRecord, NodeView, PodRecord
 from webhook.core.ledger.search import Search, find_place
 from webhook.core.ledger.virtual_places import VirtualPlaces
+from webhook.core.occupancy import holds_nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +20,8 @@ class Notice:
 
     kind: str
     """``refused-though-allowed``, ``refused-not-prevented`` (as the model says, or where there is none: the binding
-    passed unjudged, by a setting, or because the guard gave way), ``runs-though-refused``, ``claim-expired``,
-    ``binding-expired``, ``place-lost``."""
+    passed unjudged, by a setting, or because the guard gave way), ``runs-though-refused``, ``placed-elsewhere`` (a
+    source tells of another place than was replayed), ``claim-expired``, ``binding-expired``, ``place-lost``."""
     uid: str
     namespace: str
     name: str
@@ -39,6 +41,8 @@ class Accounts:
         self.views: dict[str, NodeView] = {}
         self.refused: dict[str, set[PodDemand]] = {}
         """Demands that a node's kubelet refused against our expectation, until something is freed there."""
+        self.freed_seconds: dict[str, float] = {}
+        """When a pod that held something was last heard to end on a node."""
         self.entries: dict[str, Entry] = {}
         self.notices: list[Notice] = []
         self._waiting: dict[str, Entry] = {}
@@ -140,6 +144,8 @@ class Accounts:
                     del self._strays[entry.node]
         elif entry.state is EntryState.BOUND:
             self.refused.pop(entry.node, None)
+            if entry.holding is None or not holds_nothing(entry.holding):
+                self.freed_seconds[entry.node] = now_seconds
             after = self.charges.unbind(view, entry.uid, now_seconds)
             if not self.alternatives.released(view, after, entry, now_seconds):
                 after = self.charges.doubt(after)
@@ -252,6 +258,7 @@ class Accounts:
         self.index.drop(name)
         self.alternatives.drop(name)
         self.refused.pop(name, None)
+        self.freed_seconds.pop(name, None)
         for entry in view.bound:
             stray = replace(entry, holding=None, places=())
             self._strays.setdefault(name, {})[entry.uid] = stray
@@ -273,6 +280,20 @@ class Accounts:
         if agreed is not None and agreed is not view:
             self.settle(replace(agreed, virtual=view.virtual))
         return agreed is not None
+
+    def told_elsewhere(self, view: NodeView, pod: PodRecord) -> str:
+        """Return in words how sources tell of another place of a bound pod than was replayed; empty where none does."""
+        if not self.is_modelled(view) or view.is_doubted:
+            return ""
+        words = ""
+        for account in (view, *self.alternatives.of(view.record.name)):
+            entry = entry_of(account, pod.uid)
+            if entry is None or entry.certainty is not Certainty.REPLAYED or entry.holding is None:
+                return ""
+            words = elsewhere(view.record, pod, entry.holding)
+            if not words:
+                return ""
+        return words
 
     def is_modelled(self, view: NodeView) -> bool:
         """Return whether the kubelet model answers for the node, so that a surprise there means something."""

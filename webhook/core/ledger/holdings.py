@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from webhook.core.demand import CpuBinding, PodDemand
 from webhook.core.ledger.records import AllocatorKind, Entry, NodeRecord, PodRecord
 from webhook.core.machine import Machine, NodeState
+from webhook.core.masks import cpu_list
 from webhook.core.numa_room import peak
 from webhook.core.placement import Holding
 from webhook.core.scheduler.request import binding_on
@@ -90,6 +91,22 @@ def told(record: NodeRecord, pod: PodRecord) -> Told | None:
         at for at, layout in enumerate(machine.devices) if layout.resource in asked and layout.resource not in names
     )
     return Told(holding, confirmed.cpus is not None or not pinned_cpus(record, pod.demand), unknown)
+
+
+def elsewhere(record: NodeRecord, pod: PodRecord, held: Holding) -> str:
+    """Return in words what sources tell of ``pod`` that is none of ``held``, and both; empty where nothing is."""
+    known, machine = told(record, pod), record.machine
+    if known is None or machine is None:
+        return ""
+    kinds = [("CPUs", known.holding.cpus, held.cpus)]
+    for layout, mask, other in zip(machine.devices, known.holding.devices, held.devices, strict=True):
+        kinds.append((layout.resource, mask, other))
+    return "; ".join(
+        f"it is told to hold {name} {cpu_list(mask)}, replayed was {cpu_list(other) or 'none'}"
+        for name, mask, other in kinds
+        # Fewer are no contradiction: the node may be read while it hands them out.
+        if mask & ~other
+    )
 
 
 def pinned_cpus(record: NodeRecord, demand: PodDemand) -> int:

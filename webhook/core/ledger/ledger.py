@@ -11,7 +11,7 @@ from webhook.core.ledger import events
 from webhook.core.ledger.accounts import Accounts, Notice
 from webhook.core.ledger.charges import Allocators, Charges
 from webhook.core.ledger.index import NodeIndex
-from webhook.core.ledger.records import Entry, EntryState, NodeView, PodRecord
+from webhook.core.ledger.records import Entry, EntryState, NodeView, PodRecord, Report
 from webhook.core.ledger.reports import reconciled
 from webhook.core.ledger.search import Search
 
@@ -145,7 +145,7 @@ class Ledger:
             case events.Reported():
                 view = self._accounts.views.get(event.node)
                 if view is not None:
-                    self._accounts.settle(reconciled(self.charges, self._accounts.single(view), event.report))
+                    self._reported(view, event.report, now_seconds)
             case events.Elapsed():
                 pass
         self._expire(now_seconds)
@@ -195,9 +195,13 @@ class Ledger:
         entry = replace(old, pod=pod, is_assumed=False, until_seconds=None)
         view = self._accounts.views.get(old.node)
         if view is not None and (pod.demand != old.pod.demand or pod.confirmed != old.pod.confirmed):
+            elsewhere = self._accounts.told_elsewhere(view, pod) if pod.demand == old.pod.demand else ""
             view = self._accounts.single(view)
             bound = self.charges.amend(view, entry).bound
             self._accounts.settle(self.charges.rebuild(view, view.record, now_seconds, bound))
+            if elsewhere:
+                self._accounts.note("placed-elsewhere", pod, old.node, elsewhere)
+                self._doubt(old.node)
             return
         self._accounts.amend(entry)
         is_first_answer = pod.phase == "Running" and not old.pod.is_answered
@@ -313,6 +317,19 @@ class Ledger:
                 self._accounts.note("claim-expired", entry.pod, entry.node)
 
     # --- surprises ---
+
+    def _reported(self, view: NodeView, report: Report, now_seconds: float) -> None:
+        name = view.record.name
+        # Which of several accounts is the true one is not known, so places that differ in them are guesses.
+        asked = self.charges.doubt(view) if self._accounts.alternatives.of(name) else view
+        freed_seconds = self._accounts.freed_seconds.get(name, 0.0)
+        found = reconciled(self.charges, asked, report, now_seconds=now_seconds, freed_seconds=freed_seconds)
+        if found.view is asked:
+            return
+        for entry, words in found.elsewhere:
+            self._accounts.note("placed-elsewhere", entry.pod, name, words)
+        self._accounts.single(view)
+        self._accounts.settle(found.view)
 
     def _doubt(self, node: str) -> None:
         view = self._accounts.views.get(node)

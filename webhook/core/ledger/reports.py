@@ -3,9 +3,18 @@
 Every pod stays charged exactly once, by its own entry; a report only says *where* guessed pods sit. So nothing can be
 debited twice (the report and the pod) or forgotten (a pod that is younger than the report keeps its own place).
 A report that counts other pods than the account does, because one of the two is behind, is left alone: another follows.
+
+The time of a report is when its content last changed: the API server does not store an update that changes nothing, its
+time in ``managedFields`` included. So where a pod ended and one of the same amounts took its room within the writer's
+period, the next report is not stored, and the last one is older than the pod. After a restart such a pod stays guessed,
+until anything else comes to its node or leaves it. It cannot be settled safely: whether the writer has counted since,
+or has stopped, is told nowhere; that the old counts agree with the guess does not say that they are about this pod, for
+the one before it may have gone only after it was admitted elsewhere. A pod fingerprint changes the content, but not
+where a StatefulSet's pod took the room of the one of its own name. What the guess costs is bounded: it warns and never
+denies a create, and the bind guard gives way after a few tries (``CapacityRules.most_tries_on_guess``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Final
@@ -15,6 +24,7 @@ from webhook.core.ledger.holdings import told
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, NodeView, Report
 from webhook.core.machine import Machine, NodeState
 from webhook.core.masks import members
+from webhook.core.occupancy import holds_nothing
 from webhook.core.placement import Holding
 
 CPU: Final = "cpu"
@@ -24,8 +34,23 @@ AMBIGUOUS_SECONDS: Final = 5.0
 
 _MOST_SETS: Final = 4096
 
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What an account is after a report."""
+
+    view: NodeView
+    """The very one that was given where the report says nothing new, or is about other pods; else ``settle`` must
+    follow."""
+    elsewhere: tuple[tuple[Entry, str], ...] = ()
+    """Pods, as they were, that were replayed elsewhere than the node counts them, with what it counts and what was
+    replayed."""
+
+
 _Counts = dict[str, tuple[int, ...]]
 """By resource, for each NUMA position."""
+_Share = tuple[Entry, dict[str, list[int]]]
+"""A pod and how much of the report is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +61,65 @@ class _Part:
     needs: Mapping[str, int]
 
 
-def reconciled(charges: Charges, view: NodeView, report: Report) -> NodeView:
-    """Return the account with guessed places moved to where ``report`` counts them; ``settle`` must follow.
+def reconciled(
+    charges: Charges, view: NodeView, report: Report, *, now_seconds: float, freed_seconds: float
+) -> Reconciled:
+    """Return the account with guessed places moved to where ``report`` counts them.
 
-    The account itself is returned where the report says nothing new, or is about other pods.
+    ``freed_seconds``: when a pod that held something was last heard to end there, by the clock of ``now_seconds``.
     """
     machine = view.record.machine
     if machine is None or view.record.allocator is not AllocatorKind.KUBELET or machine.kubelet.static_memory:
-        return view
+        return Reconciled(view)
     report = replace(report, busy=_usable(machine, report.busy))
-    parts = _covered(charges, view, machine, report)
-    if parts is None:
-        return view
+    covered = _covered(charges, view, machine, report, freed_seconds)
+    if covered is None:
+        return Reconciled(view)
+    parts, is_certain = covered
     sure = [part for part in parts if _is_sure(view, part.entry)]
     left = _less(report.busy, (_by_numa(machine, part.entry.holding) for part in sure))
-    if left is None:
-        # The kubelet put a pod elsewhere than the model: then nothing but what a source tells is sure.
+    is_contradicted = left is None
+    if is_contradicted:
+        # The kubelet put a pod elsewhere than the model, or the report is about a pod whose end or beginning is not
+        # heard of yet: it is told again.
+        if not is_certain or now_seconds - report.as_of_seconds < AMBIGUOUS_SECONDS:
+            return Reconciled(view)
+        # Then nothing but what a source tells is sure.
         sure = [part for part in parts if part.entry.certainty is Certainty.CONFIRMED]
         left = _less(report.busy, (_by_numa(machine, part.entry.holding) for part in sure))
     kept = {part.entry.uid for part in sure}
     open_parts = [part for part in parts if part.entry.uid not in kept]
-    if left is None or any(told(view.record, part.entry.pod) is not None for part in open_parts):
-        return view
-    shares = _shares(machine, open_parts, left)
-    if shares is None:
-        return view
-    return _moved(charges, view, machine, [part.entry for part in sure], shares)
+    is_open = left is not None and not any(told(view.record, part.entry.pod) is not None for part in open_parts)
+    shares = _shares(machine, open_parts, left) if is_open and left is not None else None
+    if shares is not None:
+        moved = _moved(charges, view, report, [part.entry for part in sure], shares)
+        return Reconciled(moved, tuple(_elsewhere(view, machine, report, shares)))
+    if not is_contradicted or view.is_doubted:
+        return Reconciled(view)
+    # Sources contradict each other, or what was replayed: which of them is wrong cannot be told.
+    entry = next(part.entry for part in parts if _is_sure(view, part.entry))
+    return Reconciled(charges.doubt(view), ((entry, _difference(machine, report, entry)),))
+
+
+def _elsewhere(
+    view: NodeView, machine: Machine, report: Report, shares: Sequence[_Share]
+) -> Iterator[tuple[Entry, str]]:
+    """Yield the pods that were known to be elsewhere than their share is, with both views."""
+    for entry, share in shares:
+        here = _by_numa(machine, entry.holding)
+        if _is_sure(view, entry) and any(tuple(amounts) != here[resource] for resource, amounts in share.items()):
+            yield entry, _difference(machine, report, entry)
+
+
+def _difference(machine: Machine, report: Report, entry: Entry) -> str:
+    here = _by_numa(machine, entry.holding)
+    ours = _words({resource: here[resource] for resource in report.busy})
+    kind = entry.certainty.value
+    return f"the node counts {_words(report.busy)} in use by NUMA node; of the pod {ours} was {kind}"
+
+
+def _words(counts: Mapping[str, Sequence[int]]) -> str:
+    return ", ".join(f"{resource} {'+'.join(map(str, amounts))}" for resource, amounts in counts.items())
 
 
 def _usable(machine: Machine, busy: Mapping[str, tuple[int, ...]]) -> _Counts:
@@ -73,8 +131,10 @@ def _usable(machine: Machine, busy: Mapping[str, tuple[int, ...]]) -> _Counts:
     return {name: counts for name, counts in usable.items() if len(counts) == len(machine.numa_ids)}
 
 
-def _covered(charges: Charges, view: NodeView, machine: Machine, report: Report) -> list[_Part] | None:
-    """Return the bound pods that the report counts; None where that cannot be told."""
+def _covered(
+    charges: Charges, view: NodeView, machine: Machine, report: Report, freed_seconds: float
+) -> tuple[list[_Part], bool] | None:
+    """Return the bound pods that the report counts, and whether these alone can be meant; None where none fit."""
     before: list[_Part] = []
     for entry in view.bound:
         if entry.is_assumed or _bound_seconds(entry) >= report.as_of_seconds + 1:
@@ -89,12 +149,17 @@ def _covered(charges: Charges, view: NodeView, machine: Machine, report: Report)
         needs = {resource: sum(by_numa[resource]) for resource in report.busy}
         if any(needs.values()):
             before.append(_Part(entry, needs))
+    looked_seconds = report.as_of_seconds - AMBIGUOUS_SECONDS
+    surely = [part for part in before if _bound_seconds(part.entry) < looked_seconds]
     totals = {resource: sum(counts) for resource, counts in report.busy.items()}
-    surely = [part for part in before if _bound_seconds(part.entry) < report.as_of_seconds - AMBIGUOUS_SECONDS]
-    for parts in (before, surely):
-        if totals == {resource: sum(part.needs[resource] for part in parts) for resource in totals}:
-            return parts
-    return None
+    if totals == _sums(totals, before):
+        # One that has ended may have been counted in place of a young one.
+        return None if len(surely) < len(before) and freed_seconds >= looked_seconds else (before, True)
+    return (surely, False) if totals == _sums(totals, surely) else None
+
+
+def _sums(resources: Iterable[str], parts: Sequence[_Part]) -> dict[str, int]:
+    return {resource: sum(part.needs[resource] for part in parts) for resource in resources}
 
 
 def _bound_seconds(entry: Entry) -> float:
@@ -129,11 +194,9 @@ def _less(busy: Mapping[str, tuple[int, ...]], parts: Iterable[_Counts]) -> dict
     return None if any(amount < 0 for counts in left.values() for amount in counts) else left
 
 
-def _shares(
-    machine: Machine, parts: Sequence[_Part], left: dict[str, list[int]]
-) -> list[tuple[Entry, dict[str, list[int]]]] | None:
+def _shares(machine: Machine, parts: Sequence[_Part], left: dict[str, list[int]]) -> list[_Share] | None:
     """Deal ``left`` out to ``parts``: first to whoever is guessed there already, then the largest first."""
-    shares: list[tuple[Entry, dict[str, list[int]]]] = []
+    shares: list[_Share] = []
     homeless: list[_Part] = []
     for part in parts:
         here = {resource: list(_by_numa(machine, part.entry.holding)[resource]) for resource in left}
@@ -182,11 +245,14 @@ def _share(needs: Mapping[str, int], left: Mapping[str, Sequence[int]], count: i
 def _moved(
     charges: Charges,
     view: NodeView,
-    machine: Machine,
+    report: Report,
     sure: Sequence[Entry],
-    shares: Sequence[tuple[Entry, dict[str, list[int]]]],
+    shares: Sequence[_Share],
 ) -> NodeView:
     """Return the account with each share turned into CPUs and devices that nobody else of the report has."""
+    machine = view.record.machine
+    if machine is None:
+        return view
     free_cpus = machine.cpus.all_cpus & ~machine.reserved_cpus
     free_devices = [layout.all_devices for layout in machine.devices]
     for entry in sure:
@@ -212,11 +278,8 @@ def _moved(
         holding = Holding(cpus, tuple(devices), old.memory)
         moves = holding != entry.holding
         placed[entry.uid] = replace(entry, holding=holding, places=() if moves else entry.places)
-    if (
-        view.is_reported
-        and not view.is_doubted
-        and all(placed[entry.uid].holding == entry.holding for entry, _ in shares)
-    ):
+    stays = all(placed[entry.uid].holding == entry.holding for entry, _ in shares)
+    if stays and not view.is_doubted and (view.is_reported or not _tells_all(view, machine, report, placed)):
         return view
     bound: list[Entry] = []
     counted = {entry.uid for entry in sure} | set(placed)
@@ -231,7 +294,22 @@ def _moved(
     certain = replace(view, is_doubted=False)
     rebuilt = charges.rebuild(certain, view.record, view.since_seconds, tuple(bound))
     stands = all(entry.uid not in placed or entry.holding == placed[entry.uid].holding for entry in rebuilt.bound)
-    return replace(rebuilt, is_reported=True) if stands and not clashes else rebuilt
+    is_reported = stands and not clashes and _tells_all(rebuilt, machine, report, placed)
+    return replace(rebuilt, is_reported=True) if is_reported else rebuilt
+
+
+def _tells_all(view: NodeView, machine: Machine, report: Report, counted: Container[str]) -> bool:
+    """Return whether the report counts every guessed pod, and everything of it of which the NUMA node matters."""
+    for entry in view.bound:
+        holding = entry.holding
+        if entry.certainty is not Certainty.GUESSED or (holding is not None and holds_nothing(holding)):
+            continue
+        if entry.uid not in counted or holding is None or (holding.cpus and CPU not in report.busy):
+            return False
+        for layout, mask in zip(machine.devices, holding.devices, strict=True):
+            if mask and layout.resource not in report.busy and len(set(layout.numa_of_device)) > 1:
+                return False
+    return True
 
 
 def _clashes(holding: Holding, others: Iterable[Entry]) -> bool:
