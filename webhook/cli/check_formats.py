@@ -7,14 +7,13 @@ from typing import Final
 
 from webhook.cli.check_report import Line, Report
 from webhook.cli.sarif import sarif_log, uri_of
+from webhook.core.file_reasons import UNREADABLE
 from webhook.core.findings import Severity
 from webhook.core.plain_text import plain
 from webhook.core.spelling import counted, shown
 
 MOST_NAME_CHARACTERS: Final = 4096
 """Linux's longest path (PATH_MAX)."""
-UNREADABLE: Final = "UNREADABLE"
-"""Stands where a finding has its code."""
 _MOST_CHARACTERS: Final = 4000
 
 
@@ -22,7 +21,7 @@ def line_text(line: Line) -> str:
     """Return ``file:line:column: severity: sentence [code]``."""
     place = f"{plain(line.file, MOST_NAME_CHARACTERS)}:{line.position.line}:{line.position.column}"
     if line.finding is None:
-        return f"{place}: error: {line.problem} [{UNREADABLE}]"
+        return f"{place}: error: {line.problem} [{UNREADABLE.code}]"
     return f"{place}: {line.finding.severity.value}: {plain(str(line.finding), _MOST_CHARACTERS)}"
 
 
@@ -80,7 +79,7 @@ def as_sarif(report: Report) -> str:
     notifications = [
         {
             "level": "error",
-            "descriptor": {"id": UNREADABLE},
+            "descriptor": {"id": UNREADABLE.code},
             "message": {"text": line.problem},
             "locations": [_place(line)],
         }
@@ -105,7 +104,7 @@ def _annotations(report: Report) -> Iterator[str]:
     for line in report.lines:
         finding = line.finding
         level = "error" if finding is None else finding.severity.value
-        code = UNREADABLE if finding is None else finding.code
+        code = UNREADABLE.code if finding is None else finding.code
         message = line.problem if finding is None else finding.sentence
         place = f"file={_property(line.file)},line={line.position.line},col={line.position.column}"
         yield f"::{level} {place},title={code}::{_data(plain(message, _MOST_CHARACTERS))}"

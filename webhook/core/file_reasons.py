@@ -23,7 +23,15 @@ KIND_MISSPELT: Final = Reason(
     "Write kind and apiVersion as the API server knows them.",
 )
 
+UNREADABLE: Final = Reason(
+    "UNREADABLE",
+    Family.FORM,
+    Severity.ERROR,
+    "A file, or what stands in it, cannot be read, so nothing is said about it.",
+    "Mend what the message names, or leave the file out with --ignore.",
+)
+
 FILE_REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
-    {reason.code: reason for reason in (FIELD_TWICE, KIND_MISSPELT)}
+    {reason.code: reason for reason in (FIELD_TWICE, KIND_MISSPELT, UNREADABLE)}
 )
 """Every reason of files by its code."""
