@@ -262,6 +262,7 @@ def settings_file(folder: Path, url: str) -> Path:
     kubeconfig.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "x", **named}))
     settings = folder / "settings.yaml"
     document = {
+        "log": {"level": "error"},
         "capacity": {"machineClasses": [MACHINE]},
         "cluster": {"live": True, "kubeconfig": str(kubeconfig), "steers": False},
     }

@@ -167,16 +167,17 @@ def test_koordlets_report_never_shows_what_is_free_so_all_pods_are_taken_off(clu
         assert sum(gpus_free(book)) == 2
 
 
-def test_koordlets_report_tells_which_cpus_the_kubelet_gave_to_a_pod(cluster):
+@pytest.mark.parametrize("is_heard", [True, False], ids=["watched", "while nobody watched"])
+def test_koordlets_report_tells_which_cpus_the_kubelet_gave_to_a_pod(cluster, is_heard):
     """Found running after a restart: its CPUs are those of the report, and its GPUs are guessed beside them."""
     api, _ = cluster
     api.put(PODS_PATH, raw_pod("old", node="n1", phase="Running"))
     api.put(TOPOLOGIES, raw_koordlet_topology("n1", allocs={"uid-old": "9-10"}))
-    with fed(cluster) as (api, book, _):
+    with fed(cluster) as (api, book, feeding):
         assert book.entry("uid-old").holding == Holding(0b11 << 9, (0b110000,))
         api.put(TOPOLOGIES, raw_koordlet_topology("n1", allocs={"uid-old": "1-2"}))
         api.wait_until(lambda: book.entry("uid-old").holding == Holding(0b11 << 1, (0b11,)))
-        api.delete(TOPOLOGIES, "n1")
+        happening(api, feeding, "nodeResourceTopologies", lambda: api.delete(TOPOLOGIES, "n1"), is_heard=is_heard)
         api.wait_until(lambda: book.entry("uid-old").pod.confirmed is None)
 
 
@@ -270,10 +271,49 @@ def test_a_crd_that_appears_later_gives_the_nodes_their_machines(cluster):
         api.wait_until(lambda: book.snapshot().views["n1"].record.machine is not None)
 
 
-def test_a_topology_that_goes_takes_the_machine_with_it(cluster):
-    with fed(cluster) as (api, book, _):
-        api.delete(TOPOLOGIES, "n1")
+@pytest.mark.parametrize("is_heard", [True, False], ids=["watched", "while nobody watched"])
+def test_a_topology_that_goes_takes_the_machine_with_it(cluster, is_heard):
+    with fed(cluster) as (api, book, feeding):
+        happening(api, feeding, "nodeResourceTopologies", lambda: api.delete(TOPOLOGIES, "n1"), is_heard=is_heard)
         api.wait_until(lambda: book.snapshot().views["n1"].record.machine is None)
+        assert book.snapshot().views["n2"].record.machine is not None
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["watched", "while nobody watched"])
+def test_a_node_that_goes_leaves_its_pods_waiting_for_it(cluster, is_heard):
+    with fed(cluster) as (api, book, feeding):
+        api.put(PODS_PATH, raw_pod("a", node="n2"))
+        api.wait_until(lambda: book.entry("uid-a") is not None)
+        happening(api, feeding, "nodes", lambda: api.delete(NODES_PATH, "n2"), is_heard=is_heard)
+        api.wait_until(lambda: set(book.snapshot().views) == {"n1"})
+        assert (book.entry("uid-a").node, book.entry("uid-a").holding) == ("n2", None)
+        api.put(NODES_PATH, raw_node("n2"))
+        api.wait_until(lambda: sum(gpus_free(book, "n2")) == 6)
+
+
+def test_a_crd_that_goes_with_all_its_topologies_takes_all_machines(cluster):
+    with fed(cluster) as (api, book, feeding):
+        group = api.other_answers.pop(GROUP)
+        api.remove_kind(TOPOLOGIES)
+        api.wait_until(lambda: all(view.record.machine is None for view in book.snapshot().views.values()))
+        api.wait_until(lambda: feeding.states()["nodeResourceTopologies"].is_absent)
+        assert feeding.freshness.trust() == ""
+        api.other_answers[GROUP] = group
+        api.put(TOPOLOGIES, raw_topology("n1"))
+        api.wait_until(lambda: book.snapshot().views["n1"].record.machine is not None)
+
+
+def happening(api, feeding, feed, what, *, is_heard):
+    """Have something happen, while the feed watches or while it has lost the API server and its version is too old."""
+    if is_heard:
+        what()
+        return
+    api.status = 503
+    api.cut()
+    api.wait_until(lambda: feeding.states()[feed].lost_since_seconds is not None)
+    what()
+    api.forget_history()
+    api.status = 0
 
 
 def test_machine_classes_that_change_change_their_nodes_only_and_none_goes_away(cluster):
