@@ -120,6 +120,17 @@ def test_a_report_that_changes_or_goes_changes_or_takes_back_the_place():
     assert heard.last() == Confirmed(None, ((GPU, 0b1100),))
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_what_a_list_tells_of_pods_that_have_ended_reaches_nobody_who_did_not_know_them(phase):
+    """In a cluster of Jobs these are most of the list, and whoever remembers each has room for no other."""
+    heard = Heard()
+    heard.board.seen([record(phase=phase)], is_list=True)
+    assert heard.events == []
+    heard.board.seen([record()])
+    heard.board.seen([record(version=2, phase=phase)], is_list=True)
+    assert [event.pod.phase for event in heard.events] == ["Pending", phase]
+
+
 @pytest.mark.parametrize("end", ["gone", "ended", "not listed"])
 def test_a_report_does_not_bring_a_pod_back(end):
     heard = Heard()

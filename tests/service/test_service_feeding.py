@@ -7,6 +7,7 @@ import pytest
 from support.api_server import fake_api
 from support.feed_world import QUICK, raw_koordlet_topology, raw_node, raw_pod, raw_rte_topology, raw_topology
 
+from webhook.cluster import node_board
 from webhook.cluster.client import Client
 from webhook.cluster.feeds import NODES_PATH, PODS_PATH
 from webhook.core.capacity import CapacityRules
@@ -14,6 +15,7 @@ from webhook.core.kubelet import KubeletAllocator
 from webhook.core.ledger.ledger import Ledger
 from webhook.core.ledger.records import AllocatorKind, Certainty
 from webhook.core.placement import Holding
+from webhook.service import feeding as feeding_module
 from webhook.service.book import Book
 from webhook.service.feeding import Feeding, Hooks
 from webhook.service.logs import open_log
@@ -179,6 +181,22 @@ def test_koordlets_report_tells_which_cpus_the_kubelet_gave_to_a_pod(cluster, is
         api.wait_until(lambda: book.entry("uid-old").holding == Holding(0b11 << 1, (0b11,)))
         happening(api, feeding, "nodeResourceTopologies", lambda: api.delete(TOPOLOGIES, "n1"), is_heard=is_heard)
         api.wait_until(lambda: book.entry("uid-old").pod.confirmed is None)
+
+
+def test_a_report_that_is_ahead_of_the_pods_is_told_again(cluster, monkeypatch):
+    """It counts a pod that is heard of only later; another report would come only with another change of the node."""
+    monkeypatch.setattr(feeding_module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_board, "REPORT_TRIES", 1 << 30)
+    api, _ = cluster
+    api.put(PODS_PATH, raw_pod("old", node="n1", phase="Running", conditions=scheduled_at(OLD)))
+    with fed(cluster) as (api, book, _):
+        api.put(TOPOLOGIES, raw_topology("n1", free_gpus=(2, 2), free_cpus=(5, 5), time=REPORT))
+        api.put(TOPOLOGIES, raw_topology("n2", free_gpus=(2, 4), free_cpus=(5, 7), time=REPORT))
+        api.wait_until(lambda: book.applied > 0)
+        assert book.view("n1").is_guessed
+        api.put(PODS_PATH, raw_pod("late", node="n1", phase="Running", conditions=scheduled_at(OLD)))
+        api.wait_until(lambda: not book.view("n1").is_guessed)
+        assert gpus_free(book) == (2, 2)
 
 
 @pytest.mark.parametrize(
