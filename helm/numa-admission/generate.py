@@ -6,13 +6,17 @@
 ``files/webhooks.json`` holds every entry of ``webhook.wire.webhook_configurations`` without what a release decides
 (whom to call, which namespaces are left out); the template adds that. ``files/needs-restart.json`` lists the settings
 that a running server does not take over; the template rolls the pods when one of them changes. ``values.schema.json``
-is ``values.schema.in.json`` with the server's own schema of the settings in it, less what the chart sets.
+is ``values.schema.in.json`` with the server's own schema of the settings in it, less what the chart sets, and with
+every value required that has a default which says something: ``helm upgrade --reuse-values`` brings the defaults of the
+chart before, and a value that is new since then would be rendered as nothing.
 """
 
 import json
 import sys
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from webhook.service.settings import key_of
 from webhook.service.settings_file import settings_schema
@@ -66,7 +70,19 @@ def values_schema() -> dict[str, Any]:
     definitions = settings.pop("$defs")
     schema["$defs"].update({name: _or_null(_moved(each)) for name, each in definitions.items()})
     schema["$defs"]["settings"] = _or_null(_moved(settings))
-    return schema
+    return _with_required(schema, yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")))
+
+
+def _with_required(schema: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a map with its keys required, but those whose default is an empty text, list or map."""
+    if schema.get("additionalProperties") is not False:
+        return schema
+    properties = {
+        key: _with_required(each, defaults[key]) if isinstance(defaults.get(key), dict) else each
+        for key, each in schema["properties"].items()
+    }
+    required = [key for key in properties if defaults.get(key) not in (None, "", [], {})]
+    return {**schema, "properties": properties, "required": required}
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:

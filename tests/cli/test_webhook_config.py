@@ -66,6 +66,26 @@ def test_mutating_and_validating_are_apart(run):
     ]
 
 
+@pytest.mark.parametrize("version", ["1.25", "v1.27.9", "1.27.16-eks-1"])
+def test_before_match_conditions_nothing_fails(run, version):
+    """An API server that knows none drops them without a word: Fail would then be for every pod of the cluster."""
+    found = entries(run(*URL, "--kube-version", version))
+    assert not [entry for entry in found.values() if "matchConditions" in entry]
+    assert {entry["failurePolicy"] for entry in found.values()} == {"Ignore"}
+    assert found.keys() == entries(run(*URL)).keys()
+
+
+@pytest.mark.parametrize("version", ["1.28", "v1.37.2", "1.28.3-gke.100"])
+def test_with_match_conditions_the_version_changes_nothing(run, version):
+    assert run(*URL, "--kube-version", version) == run(*URL)
+
+
+def test_version_that_is_none_is_told(files):
+    result = CliRunner().invoke(webhook_config, [*URL, "--ca", str(files.ca_file), "--kube-version", "latest"])
+    assert result.exit_code == 2
+    assert "'latest' is not of the form 1.MINOR." in result.output
+
+
 def test_names_are_domain_names_and_differ(run):
     """The API server wants at least three labels, each of them once in a configuration."""
     for document in run(*URL).values():

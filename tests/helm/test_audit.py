@@ -42,6 +42,15 @@ def errors(*objects: dict[str, Any]) -> set[tuple[str, str, int]]:
     return {(f"{row.owner_kind}/{row.owner_name}", row.finding.code, len(row.pods)) for row in rows}
 
 
+def ended_job(condition: str) -> dict[str, Any]:
+    status = {"conditions": [{"type": condition, "status": "True"}]}
+    return {**workload("Job", "done", "1500m"), "apiVersion": "batch/v1", "status": status}
+
+
+def in_namespace(namespace: str, one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "metadata": {**one["metadata"], "namespace": namespace}}
+
+
 CHAIN = (
     workload("Deployment", "train", "1500m"),
     workload("ReplicaSet", "train-1", "1500m", owner=("Deployment", "train")),
@@ -59,6 +68,10 @@ CHAIN = (
     pytest.param(CHAIN[:1], {("Deployment/train", "CPU_NOT_WHOLE", 0)}, id="workload-without-pods"),
     pytest.param(({**pod("a", "1500m"), "status": {"phase": "Succeeded"}},), set(), id="a-pod-that-ended"),
     pytest.param((pod("a", "1500m", annotations={"kubernetes.io/config.mirror": "x"}),), set(), id="a-mirror-pod"),
+    pytest.param((ended_job("Complete"),), set(), id="a-job-that-is-done"),
+    pytest.param((ended_job("Failed"),), set(), id="a-job-that-has-failed"),
+    pytest.param((ended_job("Suspended"),), {("Job/done", "CPU_NOT_WHOLE", 0)}, id="a-job-that-may-go-on"),
+    pytest.param((in_namespace("kube-system", pod("a", "1500m")),), set(), id="where-nobody-is-judged"),
     pytest.param((pod("a", annotations={"cpuset": "{}"}, nodeName="gpu-1"),), set(), id="what-the-scheduler-wrote"),
     pytest.param(({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}},), set(), id="other-kinds"),
 ])  # fmt: skip

@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from kubernetes_validate.utils import all_versions
-from rendering import CHART, FULLNAME, NAMESPACE, RELEASE, VALUE_SETS, Helm, containers_of, only, webhook_entries
+from rendering import CHART, FULLNAME, NAMESPACE, VALUE_SETS, Helm, containers_of, only, webhook_entries
 
 from webhook.cluster.endpoints import LeaderSlice
 from webhook.service.checkpointing import SHARDS
@@ -204,29 +204,6 @@ def test_warn_softens_every_outcome_of_the_ledger(helm: Helm) -> None:
     values = ("--set", "enforcement=warn", "--set", "settings.capacity.outcomes.never=deny")
     text = only(helm.template(*values), "ConfigMap", f"{FULLNAME}-settings")["data"]["ledger.yaml"]
     assert {mode.value for mode in parse_settings(text.encode()).capacity.outcomes.values()} <= {"warn", "off"}
-
-
-@pytest.mark.parametrize(("arguments", "told"), [
-    pytest.param(("--set", "enforcment=warn"), "enforcment", id="misspelt"),
-    pytest.param(("--set", "rules.replica=3"), "replica", id="misspelt-below"),
-    pytest.param(("--set", "settings.rules.familys.cpu=warn"), "familys", id="unknown-setting"),
-    pytest.param(("--set", "settings.server.role=both"), "role", id="setting-of-the-chart"),
-    pytest.param(("--set", "settings.tls.certFile=/x"), "tls", id="setting-of-the-chart-section"),
-    pytest.param(("--set", "settings.cluster.live=false"), "cluster", id="live-is-the-charts"),
-    pytest.param(("--set", "settings.rules.families.cpu=loud"), "cpu", id="unknown-mode"),
-    pytest.param(("--set", "webhooks.bind.failurePolicy=Fail"), "failurePolicy", id="bind-may-not-fail"),
-    pytest.param(("--set", "webhooks.validate-pods.timeoutSeconds=31"), "timeoutSeconds", id="too-long"),
-    pytest.param(("--set", "rules.maxUnavailable=0"), "maxUnavailable", id="node-never-drains"),
-    pytest.param(("--set", "certificates.mode=auto"), "mode", id="unknown-mode-of-certificates"),
-    pytest.param(("--set", "certificates.mode=existingSecret"), "existingSecret.name", id="secret-without-name"),
-    pytest.param(("--set", "ledger.replicas=2"), "leaderElection", id="two-ledgers-without-leader"),
-    pytest.param(("--set", "terminationGracePeriodSeconds=5"), "preStopSeconds", id="no-time-to-drain"),
-    pytest.param(("--kube-version", "1.24.0"), "1.25", id="too-old"),
-])  # fmt: skip
-def test_wrong_values_are_refused_with_their_name(helm: Helm, arguments: tuple[str, ...], told: str) -> None:
-    done = helm.run("template", RELEASE, str(CHART), *arguments)
-    assert done.returncode != 0
-    assert told in done.stderr
 
 
 def test_rules_may_keep_their_certificates_and_nothing_else(helm: Helm) -> None:

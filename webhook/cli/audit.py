@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from webhook.cli.audit_report import Audit, RawObject, as_json, as_sarif, as_table, audit_objects, objects_in
+from webhook.cli.audit_report import (
+    NEVER_JUDGED,
+    Audit,
+    RawObject,
+    as_json,
+    as_sarif,
+    as_table,
+    audit_objects,
+    objects_in,
+)
 from webhook.cli.documents import read_documents
 from webhook.cli.sources import Unreadable, read_sources
 from webhook.core.modes import Rules
@@ -44,6 +53,13 @@ class CannotReadError(Exception):
 @click.option("--kubeconfig", metavar="FILE", help="The cluster to look at; else the usual one.")
 @click.option("--context", "context_name", metavar="NAME", help="Of the kubeconfig.")
 @click.option("-n", "--namespace", metavar="NAME", help="Only this namespace of the live cluster.")
+@click.option(
+    "--exclude-namespace",
+    "excluded",
+    multiple=True,
+    metavar="NAME",
+    help="A namespace that is never judged, as in the chart's excludedNamespaces; besides kube-system.",
+)
 @click.option("-o", "--output", type=click.Choice(sorted(FORMATS)), default="table", show_default=True)
 @click.option("--settings", "settings_file", metavar="FILE", help="The server's settings: its modes count here too.")
 @click.option("--errors-only", is_flag=True, help="Leave out what would only be warned of.")
@@ -55,6 +71,7 @@ def audit(
     kubeconfig: str | None,
     context_name: str | None,
     namespace: str | None,
+    excluded: tuple[str, ...],
     output: str,
     settings_file: str | None,
     errors_only: bool,
@@ -67,7 +84,7 @@ def audit(
     rules = _rules_of(settings_file)
     try:
         objects = _of_files(paths) if paths else _of_cluster(_client(kubeconfig, context_name), namespace)
-        found = audit_objects(objects, rules)
+        found = audit_objects(objects, rules, NEVER_JUDGED.union(excluded))
     except CannotReadError as error:
         click.echo(f"numa-admission audit: {error}", err=True)
         context.exit(EXIT_UNREADABLE)

@@ -5,7 +5,7 @@ back to what a controller would create again, then repaired as mutate would, the
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,6 +26,9 @@ from webhook.wire.pods import read_pod
 
 RawObject = Mapping[str, Any]
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
+_ENDED_JOB: Final = frozenset({"Complete", "Failed"})
+NEVER_JUDGED: Final = frozenset({"kube-system"})
+"""Namespaces that no configuration of ours ever matches."""
 _WRITTEN_LATER: Final = ("nodeName", "ephemeralContainers")
 
 
@@ -65,9 +68,12 @@ class Audit:
         return replace(self, rows=tuple(row for row in self.rows if row.finding.severity is Severity.ERROR))
 
 
-def audit_objects(objects: Iterable[RawObject], rules: Rules) -> Audit:
-    """Return the audit of ``objects``: pods and workloads in any order, other kinds are passed over."""
-    given = list(objects)
+def audit_objects(objects: Iterable[RawObject], rules: Rules, left_out: Collection[str] = NEVER_JUDGED) -> Audit:
+    """Return the audit of ``objects``: pods and workloads in any order, other kinds are passed over.
+
+    So are namespaces that are ``left_out``, and what has ended: nothing makes its pods again.
+    """
+    given = [raw for raw in objects if _text(_map(raw.get("metadata")).get("namespace")) not in left_out]
     owners = _Owners(given)
     pods = workloads = 0
     found: dict[tuple[str, str, str, str, str], tuple[Finding, list[str]]] = {}
@@ -76,12 +82,12 @@ def audit_objects(objects: Iterable[RawObject], rules: Rules) -> Audit:
             owner = owners.of(raw, each.kind, each.namespace, each.name)
             match each.subject:
                 case Pod() as pod:
-                    if _text(_map(raw.get("status")).get("phase")) in _ENDED or pod.is_mirror:
+                    if pod.is_mirror or _has_ended(raw):
                         continue
                     pods += 1
                     findings, name = findings_when_created_again(raw, rules, each.namespace), each.name
                 case Workload() as workload:
-                    if owner != (each.kind, each.name):
+                    if owner != (each.kind, each.name) or _has_ended(raw):
                         continue  # its owner's template is judged
                     workloads += 1
                     found_in = judge_workload(workload, rules, stage=Stage.TEMPLATE, namespace=each.namespace)
@@ -149,6 +155,18 @@ def _controller(raw: RawObject) -> tuple[str, str] | None:
         if _map(owner).get("controller") is True:
             return _text(owner.get("kind")), _text(owner.get("name"))
     return None
+
+
+def _has_ended(raw: RawObject) -> bool:
+    """Return whether a pod or a Job is over, by what its kubelet or controller has written."""
+    status = _map(raw.get("status"))
+    conditions = status.get("conditions")
+    done = {
+        _text(_map(each).get("type"))
+        for each in (conditions if isinstance(conditions, list) else ())
+        if _map(each).get("status") == "True"
+    }
+    return _text(status.get("phase")) in _ENDED or (raw.get("kind") == "Job" and bool(done & _ENDED_JOB))
 
 
 def _of_the_pod(finding: Finding, workload: Workload) -> Finding:

@@ -81,8 +81,16 @@ def rotate(arguments: Sequence[str]) -> None:
 @click.command("show")
 @_secret
 @_kubeconfig
-def show_cluster(*, secret: str, kubeconfig: str | None) -> None:
-    """Print what the Secret holds and what is wrong with it; exit code 1 with a fault, 3 without a certificate."""
+@_service
+@_dns
+@_ip
+def show_cluster(
+    *, secret: str, kubeconfig: str | None, services: Sequence[str], dns: Sequence[str], ip: Sequence[str]
+) -> None:
+    """Print what the Secret holds and what is wrong with it; exit code 1 with a fault, 3 without a certificate.
+
+    A name that is given and that the certificate does not carry is a fault.
+    """
     from certs.holdings import holdings_of  # noqa: PLC0415 - a quick --help
     from certs.show import shown  # noqa: PLC0415 - as above
     from certs.store import StoreError  # noqa: PLC0415 - as above
@@ -91,10 +99,12 @@ def show_cluster(*, secret: str, kubeconfig: str | None) -> None:
 
     client = _client(kubeconfig)
     try:
-        data = ClusterSecretStore(client, *_place(secret)).read().data
+        namespace, name = _place(secret)
+        required = _names(namespace, services, dns, ip)
+        data = ClusterSecretStore(client, namespace, name).read().data
     except StoreError as error:
         _end(str(error))
-    result = shown(holdings_of(data), ServerClock(client)())
+    result = shown(holdings_of(data), ServerClock(client)(), required)
     click.echo("\n".join(result.lines))
     if not data:
         sys.exit(EXIT_BROKEN)

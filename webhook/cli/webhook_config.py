@@ -9,11 +9,12 @@ from urllib.parse import SplitResult, urlsplit
 import click
 import yaml
 
-from webhook.wire.webhook_configurations import Target, webhook_configurations
+from webhook.wire.webhook_configurations import CONDITIONS_SINCE_MINOR, Target, webhook_configurations
 from webhook.wire.workload_kinds import KindTable
 from webhook.wire.workload_table import STANDARD_KINDS, kind_table
 
 _SERVICE = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
+_VERSION = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})(?:[^0-9].*)?")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -37,6 +38,13 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
     metavar="FILE",
     help="The server's settings: its further workload kinds are sent too.",
 )
+@click.option(
+    "--kube-version",
+    metavar="VERSION",
+    default=f"1.{CONDITIONS_SINCE_MINOR}",
+    show_default=True,
+    help=f"The cluster's. Before 1.{CONDITIONS_SINCE_MINOR} every pod is sent, so that no failure policy is Fail.",
+)
 def webhook_config(
     *,
     url: str | None,
@@ -46,6 +54,7 @@ def webhook_config(
     excluded: Sequence[str],
     left_out: Sequence[str],
     settings_file: str | None,
+    kube_version: str,
 ) -> None:
     """Print MutatingWebhookConfiguration and ValidatingWebhookConfiguration, to be applied by kubectl."""
     target, namespaces = _target(url, service)
@@ -56,8 +65,16 @@ def webhook_config(
         excluded_namespaces=("kube-system", *namespaces, *excluded),
         left_out=frozenset(left_out),
         kinds=STANDARD_KINDS if settings_file is None else _kinds_of(settings_file),
+        with_conditions=_minor(kube_version) >= CONDITIONS_SINCE_MINOR,
     )
     click.echo(yaml.safe_dump_all(documents, sort_keys=False, width=1000), nl=False)
+
+
+def _minor(kube_version: str) -> int:
+    found = _VERSION.fullmatch(kube_version)
+    if found is None:
+        raise click.BadParameter(f"{kube_version!r} is not of the form 1.MINOR.", param_hint="--kube-version")
+    return int(found["minor"])
 
 
 def _kinds_of(settings_file: str) -> KindTable:

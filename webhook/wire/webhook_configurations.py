@@ -18,6 +18,8 @@ DOMAIN: Final = "numa-admission.io"
 """Webhook names are domain names; users read them in every refusal."""
 BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch"})
 CUSTOM_SUFFIX: Final = "-custom"
+CONDITIONS_SINCE_MINOR: Final = 28
+"""``matchConditions`` are on by default from Kubernetes 1.28; 1.27 drops them without a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,12 @@ def webhook_configurations(
     excluded_namespaces: Sequence[str],
     left_out: Collection[str] = frozenset(),
     kinds: KindTable = STANDARD_KINDS,
+    with_conditions: bool = True,
 ) -> list[dict[str, object]]:
     """Return both configurations as Kubernetes objects; ``left_out`` names entries of the table that are not wanted.
 
-    Workloads of ``kinds`` are sent; an API server sends no object of a kind that no rule of an entry names.
+    Workloads of ``kinds`` are sent; an API server sends no object of a kind that no rule of an entry names. Without
+    conditions, for an API server that knows none, every object of a kind is sent, so no entry has the policy ``Fail``.
     """
     conditions = match_conditions()
     mutating: list[dict[str, object]] = []
@@ -85,6 +89,9 @@ def webhook_configurations(
         for suffix, rules, condition in _parts(row, conditions[row.webhook], kinds):
             entry = _entry(row, suffix, rules, condition, target.client_config(f"/{row.endpoint.value}", ca_bundle))
             entry["namespaceSelector"] = _outside(excluded_namespaces)
+            if not with_conditions:
+                entry.pop("matchConditions", None)
+                entry["failurePolicy"] = "Ignore"
             (mutating if row.endpoint is Endpoint.MUTATE else validating).append(entry)
     metadata = {"name": name, "labels": {"app.kubernetes.io/name": "numa-admission"}}
     api = "admissionregistration.k8s.io/v1"

@@ -54,6 +54,10 @@ def main(namespace: str, enforcement: str) -> int:
         time.sleep(PAUSE_SECONDS)
     else:
         sys.stdout.write(f"A broken pod got {status}: {message}\n")
+        if status == 201:
+            sys.stdout.write(
+                f"Pods in {namespace} are not judged: see excludedNamespaces, tests.namespace, settings.\n"
+            )
         return 1
     plain, _ = create(server, namespace, {})
     sys.stdout.write(f"A broken pod got {status}: {message}\nA plain pod got {plain}.\n")

@@ -13,7 +13,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ $fullname }}-{{ $role }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- include "numa-admission.labels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ $role }}
@@ -49,7 +49,7 @@ spec:
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- with $chosen.priorityClassName }}
-      priorityClassName: {{ . }}
+      priorityClassName: {{ . | quote }}
       {{- end }}
       {{- if $chosen.hostNetwork }}
       hostNetwork: true
@@ -164,7 +164,7 @@ spec:
           emptyDir: {medium: Memory, sizeLimit: 4Mi}
           {{- else }}
           secret:
-            secretName: {{ include "numa-admission.secret" $root }}
+            secretName: {{ include "numa-admission.secret" $root | quote }}
             # Nothing else of the Secret has any business on a server.
             items:
               - {key: tls.crt, path: tls.crt}
@@ -173,8 +173,8 @@ spec:
         {{- if $values.clientCA.secretName }}
         - name: client-ca
           secret:
-            secretName: {{ $values.clientCA.secretName }}
-            items: [{key: {{ $values.clientCA.key }}, path: {{ $values.clientCA.key }}}]
+            secretName: {{ $values.clientCA.secretName | quote }}
+            items: [{key: {{ $values.clientCA.key | quote }}, path: {{ $values.clientCA.key | quote }}}]
         {{- end }}
         - name: tmp
           emptyDir: {medium: Memory, sizeLimit: 16Mi}
@@ -211,8 +211,12 @@ args:
   {{- if $values.ledger.enabled }}
   - --service={{ $fullname }}-ledger
   {{- end }}
-  {{- range $values.certificates.extraDNSNames }}
-  - --dns={{ . }}
+  {{- $hosts := include "numa-admission.hosts" .root | fromJson }}
+  {{- range $hosts.dns }}
+  - {{ printf "--dns=%s" . | quote }}
+  {{- end }}
+  {{- range $hosts.ip }}
+  - {{ printf "--ip=%s" . | quote }}
   {{- end }}
   - --days={{ $values.certificates.days }}
   - --authority-days={{ $values.certificates.authorityDays }}

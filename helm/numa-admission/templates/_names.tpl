@@ -1,20 +1,22 @@
 {{- define "numa-admission.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 55 | trimSuffix "-" }}
+{{- default .Chart.Name .Values.nameOverride | trunc 55 | trimAll "-" }}
 {{- end }}
 
+{{- /* What the objects are named after. Helm allows dots and a leading digit in a release's name; a Service's name has neither. */ -}}
 {{- define "numa-admission.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 55 | trimSuffix "-" }}
-{{- else if contains (include "numa-admission.name" .) .Release.Name }}
-{{- .Release.Name | trunc 55 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name (include "numa-admission.name" .) | trunc 55 | trimSuffix "-" }}
+{{- $release := replace "." "-" .Release.Name }}
+{{- $name := include "numa-admission.name" . }}
+{{- $full := .Values.fullnameOverride | default (ternary $release (printf "%s-%s" $release $name) (contains $name $release)) }}
+{{- $full = $full | trunc 55 | trimAll "-" }}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" $full) }}
+{{- fail (printf "fullnameOverride: the Services' names would begin with %q, and must begin with a letter; give a name that does." $full) }}
 {{- end }}
+{{- $full }}
 {{- end }}
 
 {{- define "numa-admission.selector" -}}
-app.kubernetes.io/name: {{ include "numa-admission.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "numa-admission.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "numa-admission.labels" -}}
@@ -48,8 +50,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{- /* matchConditions: beta and on by default from 1.28; an API server of before drops the field without a word. */ -}}
 {{- define "numa-admission.hasConditions" -}}
 {{- if semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version }}yes{{ end }}
+{{- end }}
+
+{{- /* The hosts by which the API server calls us where it does not call the Services: {dns: [...], ip: [...]}, as JSON. */ -}}
+{{- define "numa-admission.hosts" -}}
+{{- $dns := .Values.certificates.extraDNSNames | default list }}
+{{- $ip := list }}
+{{- range $role := ternary (list "rules" "ledger") (list "rules") .Values.ledger.enabled }}
+{{- with (index $.Values $role).url }}
+{{- $host := (urlParse .).hostname }}
+{{- if regexMatch "^[0-9.]+$|:" $host }}{{- $ip = append $ip $host }}{{- else }}{{- $dns = append $dns $host }}{{- end }}
+{{- end }}
+{{- end }}
+{{- dict "dns" (uniq $dns) "ip" (uniq $ip) | toJson }}
 {{- end }}
 
 {{- define "numa-admission.securityContext" -}}

@@ -1,0 +1,78 @@
+"""Values that would render something else than was meant are refused by name, before anything reaches the cluster."""
+
+import pytest
+from rendering import CHART, RELEASE, Helm, only
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    pytest.param(("--set", "enforcment=warn"), "enforcment", id="misspelt"),
+    pytest.param(("--set", "rules.replica=3"), "replica", id="misspelt-below"),
+    pytest.param(("--set", "settings.rules.familys.cpu=warn"), "familys", id="unknown-setting"),
+    pytest.param(("--set", "settings.server.role=both"), "role", id="setting-of-the-chart"),
+    pytest.param(("--set", "settings.tls.certFile=/x"), "tls", id="setting-of-the-chart-section"),
+    pytest.param(("--set", "settings.cluster.live=false"), "cluster", id="live-is-the-charts"),
+    pytest.param(("--set", "settings.rules.families.cpu=loud"), "cpu", id="unknown-mode"),
+    pytest.param(("--set", "webhooks.bind.failurePolicy=Fail"), "failurePolicy", id="bind-may-not-fail"),
+    pytest.param(("--set", "webhooks.validate-pods.timeoutSeconds=31"), "timeoutSeconds", id="too-long"),
+    pytest.param(("--set", "rules.maxUnavailable=0"), "maxUnavailable", id="node-never-drains"),
+    pytest.param(("--set", "certificates.mode=auto"), "mode", id="unknown-mode-of-certificates"),
+    pytest.param(("--set", "certificates.mode=existingSecret"), "existingSecret.name", id="secret-without-name"),
+    pytest.param(("--set", "ledger.replicas=2"), "leaderElection", id="two-ledgers-without-leader"),
+    pytest.param(("--set", "terminationGracePeriodSeconds=5"), "preStopSeconds", id="no-time-to-drain"),
+    pytest.param(("--kube-version", "1.24.0"), "1.25", id="too-old"),
+    pytest.param(("--set", "rules.replicas=0"), "replicas", id="nobody-serves"),
+    pytest.param(("--set", "rules.maxUnavailable=-1"), "maxUnavailable", id="less-than-nothing"),
+    pytest.param(("--set", "rules.maxUnavailable=00%"), "maxUnavailable", id="no-share"),
+    pytest.param(("--set", "rules.probePort=8443"), "rules.probePort", id="one-port-for-two"),
+    pytest.param(("--set", "rules.hostNetwork=true,ledger.hostNetwork=true"), "port 8443", id="one-host-port-for-two"),
+    pytest.param(("--set", "rules.hostNetwork=true,ledger.hostNetwork=true,ledger.port=8080,ledger.probePort=18080"),
+                 "port 8080", id="one-host-port-for-another"),
+    pytest.param(("--set", "rules.podLabels.app\\.kubernetes\\.io/component=x"), "podLabels", id="label-of-a-selector"),
+    pytest.param(("--set", "fullnameOverride=a.b"), "fullnameOverride", id="dot-in-a-name"),
+    pytest.param(("--set-string", "fullnameOverride=1a"), "fullnameOverride", id="digit-first"),
+    pytest.param(("--set", "nameOverride=A"), "nameOverride", id="capital-in-a-name"),
+    pytest.param(("--set", "excludedNamespaces={a.b}"), "excludedNamespaces", id="no-namespace"),
+    pytest.param(("--set", "certificates.extraDNSNames={a b}"), "extraDNSNames", id="no-dns-name"),
+    pytest.param(("--set", "certificates.mode=certManager,certificates.existingSecret.name=s"), "existingSecret",
+                 id="secret-that-nobody-looks-at"),
+    pytest.param(("--set", "certificates.existingSecret.caBundle=LS0tLS1CRUdJTg=="), "caBundle", id="bundle-in-base64"),
+    pytest.param(("--set", "certificates.days=null"), "days", id="no-days"),
+    pytest.param(("--set", "certificates.authorityDays=30"), "authorityDays", id="authority-ends-first"),
+    pytest.param(("--set", "webhooks.bind=null"), "bind", id="row-without-a-value"),
+    pytest.param(("--set", "rules.url=http://rules"), "url", id="not-https"),
+    pytest.param(("--set", "rules.url=https://rules/validate"), "url", id="path-is-ours"),
+    pytest.param(("--set", "networkPolicy.apiServerCIDRs={10.0.0.1}"), "apiServerCIDRs", id="address-without-length"),
+])  # fmt: skip
+def test_wrong_values_are_refused_with_their_name(helm: Helm, arguments: tuple[str, ...], told: str) -> None:
+    done = helm.run("template", RELEASE, str(CHART), *arguments)
+    assert done.returncode != 0
+    assert told in done.stderr
+
+
+@pytest.mark.parametrize("name", ["1st", "2.numa"])
+def test_release_whose_services_could_not_be_named_is_told_what_to_give(helm: Helm, name: str) -> None:
+    """Helm takes such a name; a Service's must begin with a letter."""
+    done = helm.run("template", name, str(CHART))
+    assert done.returncode != 0
+    assert "fullnameOverride" in done.stderr
+    assert only(helm.template("--set", "fullnameOverride=numa", release=name), "Service", "numa-rules")
+
+
+EMPTY_OF_ROLES = (
+    "url", "priorityClassName", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints",
+    "podAnnotations", "podLabels", "extraEnv", "extraArgs",
+)  # fmt: skip
+EMPTY = (
+    "settings", "excludedNamespaces", "image.tag", "image.digest", "image.pullSecrets", "nameOverride",
+    "fullnameOverride", "certificates.extraDNSNames", "certificates.existingSecret.name",
+    "certificates.existingSecret.caBundle", "clientCA.secretName", "networkPolicy.apiServerCIDRs",
+    "networkPolicy.metricsNamespaces", "networkPolicy.extraEgress", "serviceMonitor.labels", "prometheusRule.labels",
+    "serviceAccounts.annotations", *(f"{role}.{key}" for role in ("rules", "ledger") for key in EMPTY_OF_ROLES),
+)  # fmt: skip
+"""Values whose default says nothing: null means the same."""
+
+
+@pytest.mark.parametrize("value", EMPTY)
+def test_null_is_as_good_as_empty(helm: Helm, value: str) -> None:
+    enabled = ("--set", "networkPolicy.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true")
+    assert helm.template(*enabled, "--set", f"{value}=null") == helm.template(*enabled)
