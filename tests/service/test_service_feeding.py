@@ -183,6 +183,17 @@ def test_koordlets_report_tells_which_cpus_the_kubelet_gave_to_a_pod(cluster, is
         api.wait_until(lambda: book.entry("uid-old").pod.confirmed is None)
 
 
+def test_a_result_annotation_counts_for_a_bound_pod_only(cluster):
+    """Before, anyone may have written it; a binding that is let through is charged by the model."""
+    preset = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"9-10"}'}
+    with fed(cluster) as (api, book, _):
+        api.put(PODS_PATH, raw_pod("a", annotations=preset))
+        api.wait_until(lambda: book.entry("uid-a") is not None)
+        assert book.entry("uid-a").pod.confirmed is None
+        api.put(PODS_PATH, raw_pod("a", node="n1", annotations=preset))
+        api.wait_until(lambda: book.entry("uid-a").node == "n1" and book.entry("uid-a").pod.confirmed is not None)
+
+
 def test_a_report_that_is_ahead_of_the_pods_is_told_again(cluster, monkeypatch):
     """It counts a pod that is heard of only later; another report would come only with another change of the node."""
     monkeypatch.setattr(feeding_module, "LOOK_SECONDS", 0.02)
