@@ -188,6 +188,28 @@ def test_certificates_are_shown_and_renewed_from_the_command_line(installed: Ins
     after = certs("show")
     assert after.returncode == 0
     assert after.stdout != before.stdout
+    lacking = certs("show", "--service=elsewhere")
+    assert lacking.returncode == 1
+    assert "does not cover elsewhere" in lacking.stdout
+
+
+@pytest.mark.parametrize("command", ["show", "rotate"])
+def test_secret_that_is_not_there_is_told_and_not_made(release: Release, command: str) -> None:
+    """By an admin, who may create it: a misspelt name must not become a second authority."""
+    plane = release.plane
+    arguments = [command, f"--secret={release.namespace}/misspelt", f"--kubeconfig={plane.kubeconfig()}", "--service=a"]
+    more = ["--configurations=none"] if command == "rotate" else []
+    done = subprocess.run(
+        [sys.executable, "-m", "webhook.cli.certs", *arguments, *more],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HELM_SECONDS,
+        cwd=CHART.parents[1],
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert f"There is no Secret {release.namespace}/misspelt." in done.stderr
+    assert plane.api("GET", f"/api/v1/namespaces/{release.namespace}/secrets/misspelt").status == 404
 
 
 def test_pod_of_helm_test_finds_what_it_wants(installed: Installed, tmp_path: Path) -> None:

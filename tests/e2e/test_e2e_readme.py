@@ -14,13 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from controlplane.binaries import HELM, Binaries
+from controlplane.binaries import APISERVER, HELM, Binaries
 from controlplane.plane import ControlPlane
+from controlplane.processes import wait_until
+from controlplane.settling import wait_for_webhooks
 from controlplane.starting import start
 from support.console_blocks import Step, read_steps
-from support_first_day import FirstDay, first_day
+from support_first_day import NAME, FirstDay, first_day
 from support_pods import quiet_ports
 from support_reader import ROOT, Reader, admin_environment, home_environment, steps_of
+from support_release import Release, marks, pod
 
 PATIENCE_SECONDS = 60.0
 README, CHART = "README.md", "helm/numa-admission/README.md"
@@ -175,3 +178,33 @@ def test_notes_first_three_commands(day: FirstDay) -> None:
     assert [command.split()[0] for command in commands] == ["kubectl", "helm", "numa-admission", "kubectl"]
     for command in commands:
         day.follow_text(command)
+
+
+def test_break_glass_with_nothing_of_ours_running(plane: ControlPlane) -> None:
+    """No pod of the release ever runs here: the page's words need nothing but the API server, and Helm."""
+    reader = Reader(admin_environment(plane))
+    aligned = pod("aligned", marks(), whole=True)
+
+    def starts() -> bool:
+        wait_for_webhooks(plane)
+        return plane.apply([aligned], "-n", "default", "--dry-run=server", check=False).returncode == 0
+
+    reader.run(Step("text", 0, "", f"helm install {NAME} helm/{NAME} -n {NAME} --create-namespace"))
+    try:
+        assert not starts()
+        delete, put_back, milder = steps_of(CHART, ["Break glass"])
+        reader.run(delete)
+        assert starts()
+        reader.run(put_back)
+        assert not starts()
+        reader.run(milder)
+        assert starts()
+    finally:
+        Release(plane, NAME, NAME).remove()
+        path = f"/api/v1/namespaces/{NAME}"
+        wait_until(
+            lambda: plane.api("GET", path).status == 404,
+            what="the namespace's end",
+            within_seconds=PATIENCE_SECONDS,
+            running=plane.fleet.get(APISERVER),
+        )

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -93,17 +93,12 @@ def show_cluster(
     """
     from certs.holdings import holdings_of  # noqa: PLC0415 - a quick --help
     from certs.show import shown  # noqa: PLC0415 - as above
-    from certs.store import StoreError  # noqa: PLC0415 - as above
-    from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
     from webhook.service.server_clock import ServerClock  # noqa: PLC0415 - as above
 
+    namespace, name = _place(secret)
+    required = _names(namespace, services, dns, ip)
     client = _client(kubeconfig)
-    try:
-        namespace, name = _place(secret)
-        required = _names(namespace, services, dns, ip)
-        data = ClusterSecretStore(client, namespace, name).read().data
-    except StoreError as error:
-        _end(str(error))
+    data = _there(client, namespace, name)
     result = shown(holdings_of(data), ServerClock(client)(), required)
     click.echo("\n".join(result.lines))
     if not data:
@@ -154,6 +149,7 @@ def rotate_cluster(
         raise click.UsageError("Give --configurations as well: trust moves with the certificate.")
     policy = _policy(_names(namespace, services, dns, ip), days, authority_days, propagation)
     client = _client(kubeconfig)
+    _there(client, namespace, name)
     rotator = Rotator(
         ClusterSecretStore(client, namespace, name), ClusterConfigurationStore(client, configurations), policy
     )
@@ -308,6 +304,20 @@ def _place(secret: str) -> tuple[str, str]:
     if found is None:
         raise click.BadParameter(f"{secret!r} is not of the form NAMESPACE/NAME.", param_hint="--secret")
     return found["namespace"], found["name"]
+
+
+def _there(client: "Client", namespace: str, name: str) -> "Mapping[str, bytes]":
+    """Return the Secret's data; ends where there is none, for a misspelt name must not become a Secret of its own."""
+    from certs.store import StoreError  # noqa: PLC0415 - a quick --help
+    from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
+
+    try:
+        found = ClusterSecretStore(client, namespace, name).read()
+    except StoreError as error:
+        _end(str(error))
+    if not found.version:
+        _end(f"There is no Secret {namespace}/{name}.")
+    return found.data
 
 
 def _by_place(name: str, of_cluster: click.Command, arguments: Sequence[str]) -> None:
