@@ -3,7 +3,6 @@
 import base64
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import yaml
 from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
-from support_pods import account_environment, account_kubeconfig, pod_command
+from support_pods import PROGRAMS, account_environment, account_kubeconfig, pod_command
 from support_release import (
     API,
     CHART,
@@ -147,19 +146,29 @@ def test_release_that_served_leaves_nothing_behind(installed: Installed) -> None
     assert done.stdout.split() == ["configmap/kube-root-ca.crt"]
 
 
-def test_audit_tells_of_a_live_cluster_who_would_be_refused(control_plane: ControlPlane, namespace: str) -> None:
-    """A broken pod that ran before anything was installed."""
-    plane = control_plane
-    plane.apply([pod("broken", {KEY: "{", "cpuset-scheduler": "required"}), pod("plain", {})], "-n", namespace)
-    command = [sys.executable, "-m", "webhook.cli.audit", f"--kubeconfig={plane.kubeconfig()}", "-o", "json"]
-    done = subprocess.run(
-        [*command, "-n", namespace],
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`numa-admission ARGUMENTS`, from the clone."""
+    return subprocess.run(
+        [PROGRAMS["numa-admission"], *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=HELM_SECONDS,
         cwd=CHART.parents[1],
     )
+
+
+def test_audit_of_a_namespace_that_is_not_there_is_no_clean_one(control_plane: ControlPlane) -> None:
+    done = run_command("audit", f"--kubeconfig={control_plane.kubeconfig()}", "-n", "misspelt")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stderr == "numa-admission audit: There is no namespace misspelt.\n"
+
+
+def test_audit_tells_of_a_live_cluster_who_would_be_refused(control_plane: ControlPlane, namespace: str) -> None:
+    """A broken pod that ran before anything was installed."""
+    plane = control_plane
+    plane.apply([pod("broken", {KEY: "{", "cpuset-scheduler": "required"}), pod("plain", {})], "-n", namespace)
+    done = run_command("audit", f"--kubeconfig={plane.kubeconfig()}", "-o", "json", "-n", namespace)
     assert done.returncode == 1, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert found["totals"] == {"pods": 2, "workloads": 0, "refused": 1}
@@ -174,10 +183,7 @@ def test_certificates_are_shown_and_renewed_from_the_command_line(installed: Ins
     secret = f"--secret={release.namespace}/{release.fullname}-tls"
 
     def certs(*args: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "webhook.cli.certs", *args, secret, f"--kubeconfig={kubeconfig}"]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=HELM_SECONDS, cwd=CHART.parents[1]
-        )
+        return run_command("certs", *args, secret, f"--kubeconfig={kubeconfig}")
 
     before = certs("show")
     assert before.returncode == 0, before.stdout + before.stderr
@@ -199,14 +205,7 @@ def test_secret_that_is_not_there_is_told_and_not_made(release: Release, command
     plane = release.plane
     arguments = [command, f"--secret={release.namespace}/misspelt", f"--kubeconfig={plane.kubeconfig()}", "--service=a"]
     more = ["--configurations=none"] if command == "rotate" else []
-    done = subprocess.run(
-        [sys.executable, "-m", "webhook.cli.certs", *arguments, *more],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HELM_SECONDS,
-        cwd=CHART.parents[1],
-    )
+    done = run_command("certs", *arguments, *more)
     assert done.returncode == 3, done.stdout + done.stderr
     assert f"There is no Secret {release.namespace}/misspelt." in done.stderr
     assert plane.api("GET", f"/api/v1/namespaces/{release.namespace}/secrets/misspelt").status == 404

@@ -123,10 +123,18 @@ def _of_cluster(client: "Client", namespace: str | None) -> Iterator[RawObject]:
     """Yield every object of ``LIVE_PATHS``, page by page.
 
     Raises:
-        CannotReadError: the cluster does not answer, or we may not list.
+        CannotReadError: the cluster does not answer, we may not list, or there is no such namespace.
     """
-    from webhook.cluster.errors import ClusterError, Gone  # noqa: PLC0415 - files are read without the client
+    from webhook.cluster.errors import ClusterError, Gone, NotFound  # noqa: PLC0415 - files are read without the client
 
+    if namespace:
+        # Of a namespace that is not there the API server lists nothing, without a word.
+        try:
+            client.get(f"/api/v1/namespaces/{namespace}", timeout_seconds=60.0)
+        except NotFound as error:
+            raise CannotReadError(f"There is no namespace {namespace}.") from error
+        except ClusterError:  # the rights to list in it need not be rights to read it
+            pass
     for path in LIVE_PATHS:
         where = path.format(f"namespaces/{namespace}/" if namespace else "")
         token: str | None = None
