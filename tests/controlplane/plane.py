@@ -135,6 +135,20 @@ class ControlPlane:
             running=self.fleet.get(CONTROLLER_MANAGER),
         )
 
+    def wait_for_definitions(self, names: Iterable[str]) -> None:
+        """Wait until the API server serves the resources of these CustomResourceDefinitions.
+
+        `kubectl wait` ends with an error where it finds the conditions of a new definition still null.
+        """
+        for name in names:
+            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+            wait_until(
+                lambda: _is_established(self.get(path)),  # noqa: B023 - asked before the next name
+                what=f"the definition {name}",
+                within_seconds=READY_SECONDS,
+                running=self.fleet.get(APISERVER),
+            )
+
     def add_gpu_node(
         self,
         name: str,
@@ -196,6 +210,11 @@ class ControlPlane:
         command = [str(self.binaries.path(name)), *ours, *self.extra_flags.get(name, ())]
         log = self.logs / f"{name}.log"
         self.fleet.add(start_process(name, command, log, scrubbed_environment(self.folder)))
+
+
+def _is_established(definition: Mapping[str, Any]) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
 def as_list(objects: Iterable[Mapping[str, Any]]) -> str:

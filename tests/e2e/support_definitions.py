@@ -17,5 +17,5 @@ def define(plane: ControlPlane, folder: Path) -> None:
     ]
     files = [word for path in chosen for word in ("-f", str(path))]
     # The whole definition in an annotation, as a plain apply puts it there, would be more than an annotation holds.
-    plane.kubectl("apply", "--server-side", *files, check=True)
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files, check=True)
+    made = plane.kubectl("apply", "--server-side", "-o", "name", *files, check=True)
+    plane.wait_for_definitions(line.partition("/")[2] for line in made.stdout.split())

@@ -41,7 +41,7 @@ def defined_kinds(plane: ControlPlane, definitions: Sequence[dict[str, Any]]) ->
     plane.create_namespace(namespace)
     try:
         plane.apply(definitions, "--server-side")
-        plane.kubectl("wait", "--for=condition=Established", *names, "--timeout=60s", check=True)
+        plane.wait_for_definitions(each["metadata"]["name"] for each in definitions)
         yield namespace
     finally:
         plane.kubectl("delete", *names, "--ignore-not-found", check=True)

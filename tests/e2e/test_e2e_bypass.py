@@ -230,7 +230,7 @@ def ray(judged: ControlPlane) -> Iterator[str]:
         },
     }
     judged.apply([definition])
-    judged.kubectl("wait", "--for=condition=Established", "crd/rayclusters.ray.io", "--timeout=60s", check=True)
+    judged.wait_for_definitions(["rayclusters.ray.io"])
     yield "rayclusters"
     judged.kubectl("delete", "crd", "rayclusters.ray.io", check=True)
 

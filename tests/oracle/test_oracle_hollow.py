@@ -54,9 +54,7 @@ def plane(tmp_path_factory) -> Iterator[ControlPlane]:
         pytest.skip(f"{', '.join(missing)} not found: run `make controlplane` once to build them.")
     with start(binaries, tmp_path_factory.mktemp("plane")) as plane:
         plane.apply([TOPOLOGY_CRD])
-        plane.kubectl(
-            "wait", "--for=condition=Established", "crd/noderesourcetopologies.topology.node.k8s.io", check=True
-        )
+        plane.wait_for_definitions([TOPOLOGY_CRD["metadata"]["name"]])
         yield plane
 
 
