@@ -1,7 +1,11 @@
 """Taking and giving back what a pod holds of a node: pure arithmetic on ``NodeState``, the same for every allocator."""
 
+from typing import TypeVar
+
 from webhook.core.machine import Machine, NodeState
 from webhook.core.placement import Holding
+
+Value = TypeVar("Value")
 
 
 def take(state: NodeState, holding: Holding) -> NodeState:
@@ -25,13 +29,11 @@ def give_back(machine: Machine, state: NodeState, holding: Holding) -> NodeState
     """Return ``state`` with ``holding`` free again; reserved CPUs never become free."""
     memory = list(state.busy_memory)
     for index, groups in enumerate(holding.memory):
-        left = list(memory[index])
-        for group in groups:
-            left.remove(group)
-        memory[index] = tuple(left)
-    cpusets = list(state.cpusets)
-    if holding.cpuset:
-        cpusets.remove(holding.cpuset)
+        left = memory[index]
+        for group in reversed(groups):
+            left = _without_last(left, group)
+        memory[index] = left
+    cpusets = _without_last(state.cpusets, holding.cpuset) if holding.cpuset else state.cpusets
     return NodeState(
         state.free_cpus | (holding.cpus & machine.cpus.all_cpus & ~machine.reserved_cpus),
         tuple(busy & ~less for busy, less in zip(state.busy_devices, holding.devices, strict=True))
@@ -40,8 +42,14 @@ def give_back(machine: Machine, state: NodeState, holding: Holding) -> NodeState
         state.unhealthy_devices,
         tuple(memory),
         state.memory_by_numa,
-        tuple(cpusets),
+        cpusets,
     )
+
+
+def _without_last(values: tuple[Value, ...], value: Value) -> tuple[Value, ...]:
+    """Return ``values`` without the newest ``value``: who gives back what was taken last restores the state before."""
+    at = len(values) - 1 - values[::-1].index(value)
+    return values[:at] + values[at + 1 :]
 
 
 def is_free(state: NodeState, holding: Holding) -> bool:
