@@ -39,6 +39,8 @@ from rendering import CHART, RELEASE, Helm, only
     pytest.param(("--set", "certificates.days=null"), "days", id="no-days"),
     pytest.param(("--set", "certificates.authorityDays=30"), "authorityDays", id="authority-ends-first"),
     pytest.param(("--set", "webhooks.bind=null"), "bind", id="row-without-a-value"),
+    pytest.param(("--set", "rules.resources.limits.memory=96MiB"), "memory", id="no-quantity"),
+    pytest.param(("--set-string", "podSecurityContext.runAsUser=me"), "runAsUser", id="user-by-name"),
     pytest.param(("--set", "rules.url=http://rules"), "url", id="not-https"),
     pytest.param(("--set", "rules.url=https://rules/validate"), "url", id="path-is-ours"),
     pytest.param(("--set", "networkPolicy.apiServerCIDRs={10.0.0.1}"), "apiServerCIDRs", id="address-without-length"),
