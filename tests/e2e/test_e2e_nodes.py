@@ -230,8 +230,9 @@ class TestRemoved:
         names = fill(living, space, pool, 4, 4)
         stored = node.remove()
         until(lambda: living.book.view(node.name) is None, "the ledger to let the node go")
+        uid = living.get(space, names[0])["metadata"]["uid"]
         living.delete(space, names[0], grace_seconds=0)
-        until(lambda: living.entry(space, names[0]) is None, "the ledger to let the pod go")
+        until(lambda: living.book.entry(uid) is None, "the ledger to let the pod go")
         node.add_again(stored)
         until(lambda: living.book.view(node.name) is not None, "the ledger to have the node again")
         assert living.view(node.name).bound_totals[GPU] == 4

@@ -9,7 +9,7 @@ from webhook.core.capacity import CapacityRules
 from webhook.core.capacity_bind import decide_bind
 from webhook.core.decisions import Ask, Operation
 from webhook.core.ledger import alternatives
-from webhook.core.ledger.events import BindingAdmitted, Diverged, NodeGone, PodGone, PodSeen, Reported
+from webhook.core.ledger.events import BindingAdmitted, Diverged, NodeGone, NodeSeen, PodGone, PodSeen, Reported
 from webhook.core.ledger.records import Certainty, Report
 from webhook.core.pod import Binding
 
@@ -200,6 +200,22 @@ class TestRefusedBefore:
     def test_once_something_was_freed_it_is_tried_again(self):
         made = self.refused()
         made.apply(PodGone("other"), NOW)
+        made.apply(PodSeen(pod("two", YOUNG)), NOW)
+        assert bind(made, "two").allowed
+
+    def test_once_its_devices_have_come_it_is_tried_again(self):
+        """Booted, the node offered none until its plugin came, and refused whoever was bound to it."""
+        made = self.refused()
+        made.apply(NodeSeen(node("n1", machine(), **{GPU: 0})), NOW)
+        made.apply(NodeSeen(node("n1", machine())), NOW)
+        made.apply(PodSeen(pod("two", YOUNG)), NOW)
+        assert bind(made, "two").allowed
+
+    def test_the_refusal_of_one_that_had_run_tells_of_a_boot_and_nothing_of_equal_ones(self):
+        made = ledger(node("n1", machine()))
+        made.apply(answer("one", YOUNG, version=2), NOW)
+        failed = {"phase": "Failed", "failure_reason": "UnexpectedAdmissionError"}
+        made.apply(answer("one", YOUNG, version=3, **failed), NOW)
         made.apply(PodSeen(pod("two", YOUNG)), NOW)
         assert bind(made, "two").allowed
 
