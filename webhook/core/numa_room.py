@@ -11,19 +11,18 @@ Each condition reads "the number under ``key`` is at least ``need``". Keys:
 unit are also sufficient when it asks for one device resource (``domain/kubelet-topology.md`` 1.8, reduced rules).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 from webhook.core.demand import ContainerDemand, PodDemand
-from webhook.core.kubelet.requests import most_at_once
 from webhook.core.kubelet.tables import tables_of
-from webhook.core.kubelet.versions import rules_of
-from webhook.core.machine import Machine, NodeState, TopologyPolicy, TopologyScope
+from webhook.core.machine import Machine, NodeState, TopologyPolicy
 from webhook.core.pod import ContainerKind
 
 RoomKey = tuple[str, str, int, int]
-_NEVER: Final[tuple[RoomKey, int]] = ("never", "", 0, 0), 1
 _ANY_CPUS: Final[RoomKey] = "machine", "cpu", 0, 0
 
 
@@ -35,58 +34,169 @@ def devices_by_numa(machine: Machine) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def gives_hints(machine: Machine, index: int) -> bool:
-    """Return whether the devices at ``index`` of ``machine.devices`` give the kubelet NUMA hints (1.5, rule 1)."""
-    layout = machine.devices[index]
-    return layout.reports_numa and (any(layout.numa_of_device) or bool(layout.foreign_numa))
-
-
 def numa_room(machine: Machine, state: NodeState) -> dict[RoomKey, int]:
     """Return the number of every key that a condition on ``machine`` may name."""
-    free_cpus = state.free_cpus
-    cpus_by_numa = [(free_cpus & cpus).bit_count() for cpus in machine.cpus.numa_cpus]
-    room: dict[RoomKey, int] = {_ANY_CPUS: free_cpus.bit_count() + 1, ("numa", "", 1, 0): max(cpus_by_numa) + 1}
-    is_wide = machine.kubelet.policy is TopologyPolicy.RESTRICTED
-    if is_wide:
-        total = 0
-        for index, cpus in enumerate(sorted(cpus_by_numa, reverse=True)):
-            total += cpus
-            room["numa", "", index + 1, 0] = total + 1
-    for index, by_numa in enumerate(devices_by_numa(machine)):
-        resource = machine.devices[index].resource
-        free = state.free_devices(machine, index)
-        room["machine", resource, 0, 0] = free.bit_count() + 1
-        pairs = [((free & mask).bit_count(), cpus) for mask, cpus in zip(by_numa, cpus_by_numa, strict=True)]
-        if is_wide and _has_one_numa_each(machine, index):
-            room.update(_wide(resource, tables_of(machine).devices[index].most, tuple(sorted(pairs))))
+    plan = room_plan(machine)
+    return dict(zip(plan.keys, plan.numbers(state), strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DevicePlan:
+    """The devices of one resource, and in which way their numbers are found."""
+
+    all_devices: int
+    by_numa: tuple[int, ...]
+    """The mask of devices per NUMA position."""
+    most: tuple[int, ...] = ()
+    """For sets of NUMA nodes, the most devices by the width of the set; empty: only single NUMA nodes are asked of."""
+    even: int = 0
+    """The devices of each NUMA node that hosts any, where all have equally many; 0 where they have not."""
+
+    def keys(self, resource: str) -> Iterable[RoomKey]:
+        """Return the keys of the numbers of NUMA nodes, in the order of ``numbers``."""
+        above = 0
+        for width, highest in enumerate(self.most or (self.most_on_one,), 1):
+            for count in range(highest, above, -1):
+                yield "numa", resource, width, count
+            above = max(above, highest)
+
+    @property
+    def most_on_one(self) -> int:
+        """The most devices of one NUMA node."""
+        return max((mask.bit_count() for mask in self.by_numa), default=0)
+
+    def numbers(self, free: int, cpus_by_numa: list[int]) -> Sequence[int]:
+        """Return the most CPUs beside the devices that each key names; ``free`` devices, free CPUs by position."""
+        counts = [(free & mask).bit_count() for mask in self.by_numa]
+        if self.even:
+            return _evenly(self.even, self.most[-1] // self.even, counts, cpus_by_numa)
+        if self.most:
+            return _wide(self.most, tuple(sorted(zip(counts, cpus_by_numa, strict=True))))
+        return _best((0, self.most_on_one), zip(counts, cpus_by_numa, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoomPlan:
+    """What of a machine never changes and its numbers are found by."""
+
+    keys: tuple[RoomKey, ...]
+    numa_cpus: tuple[int, ...]
+    is_wide: bool
+    """Sets of NUMA nodes are asked of, not single ones alone."""
+    devices: tuple[DevicePlan, ...]
+
+    def numbers(self, state: NodeState) -> tuple[int, ...]:
+        """Return the numbers of ``keys``, in their order."""
+        free_cpus = state.free_cpus
+        cpus_by_numa = [(free_cpus & cpus).bit_count() for cpus in self.numa_cpus]
+        result = [sum(cpus_by_numa) + 1]
+        if self.is_wide:
+            result += [total + 1 for total in accumulate(sorted(cpus_by_numa, reverse=True))]
         else:
-            most = max((mask.bit_count() for mask in by_numa), default=0)
-            _put_best(room, resource, 1, (0, most), pairs)
-    return room
+            result.append(max(cpus_by_numa) + 1)
+        for plan, busy, unhealthy in zip(self.devices, state.busy_devices, state.unhealthy_devices, strict=True):
+            free = plan.all_devices & ~busy & ~unhealthy
+            result.append(free.bit_count() + 1)
+            result += plan.numbers(free, cpus_by_numa)
+        return tuple(result)
 
 
-def _put_best(
-    room: dict[RoomKey, int], resource: str, width: int, counts: tuple[int, int], pairs: Iterable[tuple[int, int]]
-) -> None:
-    """Put the most CPUs beside at least *n* devices of (devices, CPUs) ``pairs``, for each *n* above the first count.
+@lru_cache(maxsize=1024)
+def room_plan(machine: Machine) -> RoomPlan:
+    """Return how the numbers of ``machine`` are found."""
+    is_wide = machine.kubelet.policy is TopologyPolicy.RESTRICTED
+    keys: list[RoomKey] = [_ANY_CPUS]
+    keys += (("numa", "", width, 0) for width in range(1, (len(machine.numa_ids) if is_wide else 1) + 1))
+    devices: list[DevicePlan] = []
+    for index, by_numa in enumerate(devices_by_numa(machine)):
+        layout = machine.devices[index]
+        most: tuple[int, ...] = ()
+        if is_wide and has_one_numa_each(machine, index):
+            most = tables_of(machine).devices[index].most
+        plan = DevicePlan(layout.all_devices, by_numa, most, _even(most))
+        devices.append(plan)
+        keys.append(("machine", layout.resource, 0, 0))
+        keys += plan.keys(layout.resource)
+    return RoomPlan(tuple(keys), machine.cpus.numa_cpus, is_wide, tuple(devices))
 
-    The second count is the most devices that a pair can have.
+
+def _even(most: tuple[int, ...]) -> int:
+    """Return how many devices each host has, 0 where they differ: the sums grow evenly, and then no more."""
+    if not most or not most[0]:
+        return 0
+    hosts = most[-1] // most[0]
+    return most[0] if all(highest == most[0] * min(width, hosts) for width, highest in enumerate(most, 1)) else 0
+
+
+def _evenly(each: int, hosts: int, counts: Sequence[int], cpus_by_numa: Sequence[int]) -> list[int]:
+    """Return what ``_wide`` does for ``hosts`` NUMA nodes of ``each`` devices.
+
+    Of *w* NUMA nodes that together have more than ``each * (w - 1)`` free devices, fewer than ``each`` are busy: which
+    nodes lack how many has as few choices as that number has partitions, and of equal nodes those with the most CPUs
+    count.
+    """
+    kinds: list[list[int]] = [[] for _ in range(each + 1)]
+    for count, cpus in zip(counts, cpus_by_numa, strict=True):
+        kinds[each - count].append(cpus)
+    sums = [list(accumulate(sorted(cpus, reverse=True), initial=0)) for cpus in kinds]
+    whole = sums[0]
+    choices: list[list[tuple[int, int]]] = []
+    for parts in partitions_below(each):
+        found = []
+        for width, missing in parts:
+            total = 0
+            for lacking, nodes in missing:
+                if nodes >= len(sums[lacking]):
+                    break
+                total += sums[lacking][nodes]
+            else:
+                found.append((width, total + 1))
+        choices.append(found)
+    result: list[int] = []
+    for width in range(1, hosts + 1):
+        widest = 0
+        for found in choices:
+            for begun, cpus in found:
+                if begun <= width < begun + len(whole) and (total := cpus + whole[width - begun]) > widest:
+                    widest = total
+            result.append(widest)
+    return result
+
+
+@lru_cache(maxsize=64)
+def partitions_below(limit: int) -> tuple[tuple[tuple[int, tuple[tuple[int, int], ...]], ...], ...]:
+    """Return for each number below ``limit`` its partitions, as (how many parts, ((part, how often), ...))."""
+
+    def split(number: int, highest: int) -> Iterator[tuple[tuple[int, int], ...]]:
+        if not number:
+            yield ()
+        for part in range(min(number, highest), 0, -1):
+            for often in range(number // part, 0, -1):
+                for rest in split(number - often * part, part - 1):
+                    yield ((part, often), *rest)
+
+    return tuple(
+        tuple((sum(often for _, often in parts), parts) for parts in split(number, number)) for number in range(limit)
+    )
+
+
+def _best(counts: tuple[int, int], pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """Return 1 + the most CPUs beside at least *n* devices of (devices, CPUs) ``pairs`` for each *n*, highest first.
+
+    *n* is above the first count; the second is the most devices that a pair can have.
     """
     above, most = counts
     best = [0] * (most + 1)
     for devices, cpus in pairs:
         if cpus >= best[devices]:
             best[devices] = cpus + 1
-    widest = 0
-    for count in range(most, above, -1):
-        widest = max(widest, best[count])
-        room["numa", resource, width, count] = widest
+    return list(accumulate(best[most:above:-1], max))
 
 
 # Which devices and CPUs of a NUMA node are free makes no odds, and NUMA nodes are interchangeable: a cluster comes back
-# to a few thousand of these again and again. Each keeps about 3 kB.
+# to a few thousand of these again and again.
 @lru_cache(maxsize=4096)
-def _wide(resource: str, most: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> Mapping[RoomKey, int]:
+def _wide(most: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     """Return the numbers of sets of NUMA nodes, given as (free devices, free CPUs); ``most`` devices by their width.
 
     Only the counts whose preferred width it is are asked of a width. NUMA nodes with equally many free devices are
@@ -106,87 +216,20 @@ def _wide(resource: str, most: tuple[int, ...], pairs: tuple[tuple[int, int], ..
     for width, devices, cpus in choices:
         if width <= len(most):
             by_width[width].append((devices, cpus))
-    room: dict[RoomKey, int] = {}
+    room: list[int] = []
     above = 0
     for width, highest in enumerate(most, 1):
         if highest > above:
-            _put_best(room, resource, width, (above, highest), by_width[width])
+            room += _best((above, highest), by_width[width])
             above = highest
-    return room
+    return tuple(room)
 
 
 @lru_cache(maxsize=1024)
-def _has_one_numa_each(machine: Machine, index: int) -> bool:
+def has_one_numa_each(machine: Machine, index: int) -> bool:
+    """Return whether each device at ``index`` of ``machine.devices`` reports one NUMA node that the machine has."""
     layout = machine.devices[index]
     return not layout.foreign_numa and all(numa.bit_count() == 1 for numa in layout.numa_of_device)
-
-
-@lru_cache(maxsize=16384)
-def conditions(machine: Machine, demand: PodDemand) -> tuple[tuple[RoomKey, int], ...]:
-    """Return the conditions (key, need) that must all hold; else the kubelet of ``machine`` refuses for sure."""
-    kubelet = machine.kubelet
-    rules = rules_of(kubelet.minor_version)
-
-    def at_once(amount: Callable[[ContainerDemand], int]) -> int:
-        return most_at_once(demand.containers, amount, with_sidecars=rules.sidecars_keep_their_share)
-
-    def cpus(container: ContainerDemand) -> int:
-        return demand.exclusive_cpus(container) if kubelet.static_cpus else 0
-
-    if kubelet.full_pcpus_only:
-        per_core = tables_of(machine).cpus.cpus_per_core
-        if any(cpus(container) % per_core for container in demand.containers):
-            return (_NEVER,)
-    result: list[tuple[RoomKey, int]] = [(_ANY_CPUS, at_once(cpus) + 1)]
-    asked = {resource for container in demand.containers for resource, _ in container.devices}
-    hinted: dict[str, Callable[[ContainerDemand], int]] = {}
-    for index, layout in enumerate(machine.devices):
-        if layout.resource not in asked:
-            continue
-        count = count_of(layout.resource)
-        result.append((("machine", layout.resource, 0, 0), at_once(count) + 1))
-        if gives_hints(machine, index):
-            hinted[layout.resource] = count
-    if kubelet.policy not in {TopologyPolicy.SINGLE_NUMA_NODE, TopologyPolicy.RESTRICTED}:
-        return tuple(result)
-    if kubelet.scope is TopologyScope.POD:
-        devices = [
-            (resource, most_at_once(demand.containers, count, with_sidecars=rules.sidecars_add_to_device_total))
-            for resource, count in hinted.items()
-        ]
-        result.extend(_unit(machine, at_once(cpus), devices))
-    else:
-        for container in demand.containers:
-            counts = [(resource, count(container)) for resource, count in hinted.items()]
-            result.extend(_unit(machine, cpus(container), counts))
-    return tuple(dict.fromkeys(result))
-
-
-def _unit(machine: Machine, cpus: int, devices: Iterable[tuple[str, int]]) -> Iterable[tuple[RoomKey, int]]:
-    """Yield the conditions of what is aligned together: a container, or the pod in pod scope.
-
-    A request for no device (it gives a hint, too) is left out: some kubelets meet it anywhere.
-    """
-    counts = [(resource, count) for resource, count in devices if count]
-    width = 1
-    if machine.kubelet.policy is TopologyPolicy.RESTRICTED:
-        if machine.kubelet.align_by_socket:
-            return
-        tables = tables_of(machine)
-        widths = {tables.cpus.width(cpus)} if cpus else set()
-        for resource, count in counts:
-            index = tables.device_index[resource]
-            widths.add(tables.devices[index].width(count))
-            if not _has_one_numa_each(machine, index):
-                return
-        if len(widths) > 1:
-            yield _NEVER
-            return
-        width = next(iter(widths), 1)
-    for resource, count in counts:
-        yield ("numa", resource, width, count), cpus + 1
-    if cpus:
-        yield ("numa", "", width, 0), cpus + 1
 
 
 def count_of(resource: str) -> Callable[[ContainerDemand], int]:

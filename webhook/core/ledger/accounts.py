@@ -323,7 +323,7 @@ class Accounts:
             is_same_state = before.full_state == view.full_state
             if not is_same_state or before.full_totals != view.full_totals:
                 self.index.put_room(view, is_same_state=is_same_state)
-        self.index.mark(replace(view, is_doubted=True) if self.alternatives.of(name) else view)
+        self.index.mark(view, is_open=bool(self.alternatives.of(name)))
 
     def _lose(self, entry: Entry) -> None:
         """Reality took the virtual place of ``entry``: find another, or hold nothing."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import and_
 
 from webhook.core.demand import CpuBinding, PodDemand
 from webhook.core.ledger.records import AllocatorKind, Entry, NodeRecord, PodRecord
@@ -150,16 +151,17 @@ def held_alone(entry: Entry, others: Iterable[Entry]) -> Holding | None:
     holding = entry.holding
     if holding is None:
         return None
-    cpus, devices = holding.cpus, list(holding.devices)
+    cpus, devices = holding.cpus, holding.devices
     for other in others:
         theirs = other.holding
-        if theirs is not None and other is not entry:
-            cpus &= ~theirs.cpus
-            for index, mask in enumerate(theirs.devices):
-                devices[index] &= ~mask
-    if cpus == holding.cpus and tuple(devices) == holding.devices:
+        if theirs is None or other is entry:
+            continue
+        cpus &= ~theirs.cpus
+        if any(map(and_, devices, theirs.devices)):
+            devices = tuple([mask & ~held for mask, held in zip(devices, theirs.devices, strict=True)])
+    if cpus == holding.cpus and devices is holding.devices:
         return holding
-    return replace(holding, cpus=cpus, devices=tuple(devices))
+    return replace(holding, cpus=cpus, devices=devices)
 
 
 def same_places(one: Machine | None, other: Machine | None) -> bool:

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from webhook.core.demand import PodDemand
+from webhook.core.kubelet.conditions import conditions as kubelet_conditions
 from webhook.core.ledger.columns import Column, Sets
 from webhook.core.ledger.records import UNLIMITED, AllocatorKind, NodeRecord, NodeView
 from webhook.core.ledger.slots import NodeSlots
 from webhook.core.machine import Machine
-from webhook.core.numa_room import RoomKey, numa_room
-from webhook.core.numa_room import conditions as kubelet_conditions
+from webhook.core.numa_room import RoomKey, RoomPlan, room_plan
 from webhook.core.scheduler.conditions import conditions as scheduler_conditions
 
 Key = TypeVar("Key", bound=Hashable)
@@ -40,6 +40,10 @@ class NodeIndex(NodeSlots):
         self._groups: Sets[tuple[AllocatorKind, Machine | None]] = Sets()
         """(allocator kind, machine) -> nodes."""
         self._group_of: list[tuple[AllocatorKind, Machine | None] | None] = []
+        self._plans: list[tuple[RoomPlan, tuple[Column, ...]] | None] = []
+        """By slot: how the numbers of the node's machine are found, and the column of each."""
+        self._marks: list[tuple[bool, bool]] = []
+        """By slot: whether it is in ``guessed``, and in ``freeing``."""
         self._tracked: frozenset[str] | None = None
         self._refused: OrderedDict[PodDemand, int] = OrderedDict()
         self._refusing = 0
@@ -68,6 +72,8 @@ class NodeIndex(NodeSlots):
         slot = self.put_facts(view.record.facts)
         if slot == len(self._group_of):
             self._group_of.append(None)
+            self._plans.append(None)
+            self._marks.append((False, False))
             for column in self._columns():
                 column.grow(slot + 1)
         self._put_group(slot, view.record)
@@ -90,16 +96,27 @@ class NodeIndex(NodeSlots):
         if is_same_state:
             return
         self._forget_refusals(slot)
-        if record.machine is not None and view.full_state is not None:
-            for key, widest in numa_room(record.machine, view.full_state).items():
-                _put(self._numa, key, slot, widest, slots)
+        known = self._plans[slot]
+        if known is not None and view.full_state is not None:
+            plan, columns = known
+            for column, number in zip(columns, plan.numbers(view.full_state), strict=True):
+                if column.values[slot] != number:
+                    column.set(slot, number)
 
-    def mark(self, view: NodeView) -> None:
-        """Note whether the free state of an indexed node rests on a guess, and whether room is being freed there."""
-        bit = 1 << self._slot_of[view.record.name]
-        self.guessed = self.guessed | bit if view.is_guessed else self.guessed & ~bit
-        freeing = any(entry.pod.is_deleting for entry in view.bound)
-        self.freeing = self.freeing | bit if freeing else self.freeing & ~bit
+    def mark(self, view: NodeView, *, is_open: bool = False) -> None:
+        """Note whether the free state of an indexed node rests on a guess, and whether room is being freed there.
+
+        ``is_open``: it has other accounts that may be the true one, so it does rest on a guess.
+        """
+        self._mark(self._slot_of[view.record.name], is_open or view.is_guessed, view.is_freeing)
+
+    def _mark(self, slot: int, is_guessed: bool, is_freeing: bool) -> None:
+        was_guessed, was_freeing = self._marks[slot]
+        if is_guessed is not was_guessed:
+            self.guessed ^= 1 << slot
+        if is_freeing is not was_freeing:
+            self.freeing ^= 1 << slot
+        self._marks[slot] = is_guessed, is_freeing
 
     def drop(self, name: str) -> None:
         """Forget a node."""
@@ -107,11 +124,10 @@ class NodeIndex(NodeSlots):
         bit = ~(1 << slot)
         self._leave_group(slot)
         self._forget_refusals(slot)
-        for column in self._columns():
+        for column in chain(self._total.values(), self._free.values()):
             column.set(slot, 0)
         self.known &= bit
-        self.guessed &= bit
-        self.freeing &= bit
+        self._mark(slot, False, False)
 
     def _columns(self) -> Iterator[Column]:
         return chain(self._total.values(), self._free.values(), self._numa.values())
@@ -127,14 +143,18 @@ class NodeIndex(NodeSlots):
         self._groups.add(key, slot)
         self._group_of[slot] = key
         self._tracked = None
-        for column in self._numa.values():
-            column.set(slot, 0)
+        if record.machine is not None:
+            plan = room_plan(record.machine)
+            self._plans[slot] = plan, tuple(_column(self._numa, name, len(self._name_of)) for name in plan.keys)
 
     def _leave_group(self, slot: int) -> None:
         key = self._group_of[slot]
         if key is not None:
             self._groups.remove(key, slot)
             self._group_of[slot] = None
+            self._plans[slot] = None
+            for column in self._numa.values():
+                column.set(slot, 0)
             self._tracked = None
 
     def _put_allocatable(self, slot: int, allocatable: Mapping[str, int]) -> None:

@@ -233,7 +233,13 @@ class NodeView:
         """Whether a place on it rests on a guess, so that its free state proves nothing."""
         if self.is_reported:
             return self.is_doubted
-        return self.is_doubted or any(entry.certainty is Certainty.GUESSED for entry in self.bound)
+        # A list is quicker than a generator, and this is on the path of every event.
+        return self.is_doubted or Certainty.GUESSED in [entry.certainty for entry in self.bound]
+
+    @property
+    def is_freeing(self) -> bool:
+        """Whether a pod on it is terminating: room will come."""
+        return True in [entry.pod.is_deleting for entry in self.bound]
 
     def free(self, resource: str, *, with_virtual: bool = True) -> int:
         """Return what the plain count leaves of ``resource``, in the units of ``PodDemand.totals``; may be negative."""
