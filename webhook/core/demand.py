@@ -3,8 +3,14 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
+from webhook.core.kept_hash import KeptHash
 from webhook.core.pod import ContainerKind
+
+SHAPES_REMEMBERED: Final = 16384
+"""Demands of which one value stands for all equal ones; a cluster has some hundreds."""
 
 
 class QosClass(enum.Enum):
@@ -45,7 +51,7 @@ class ContainerDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class PodDemand:
+class PodDemand(KeptHash):
     """A pod's whole demand. Equal demands are equal values, so decisions can be kept per demand."""
 
     qos: QosClass
@@ -65,8 +71,27 @@ class PodDemand:
     the effective request with sidecars, init containers, pod-level resources and overhead
     (kubernetes/component-helpers:resource/helpers.go). ``pods`` is not in it."""
 
+    __hash__ = KeptHash.__hash__  # else the decorator would make one
+
+    def _key(self) -> tuple[object, ...]:
+        return (
+            self.qos,
+            self.containers,
+            self.has_pod_level_resources,
+            self.has_resource_claims,
+            self.numa_policy,
+            self.numa_exclusive,
+            self.cpu_binding,
+        )
+
     def exclusive_cpus(self, container: ContainerDemand) -> int:
         """Return the whole cores a static CPU manager pins for ``container``: 0 unless Guaranteed and integral."""
         if self.qos is not QosClass.GUARANTEED or self.has_pod_level_resources or container.cpu_millicores % 1000:
             return 0
         return container.cpu_millicores // 1000
+
+
+@lru_cache(maxsize=SHAPES_REMEMBERED)
+def shared(demand: PodDemand) -> PodDemand:
+    """Return the value that stands for all that equal ``demand``: what is compared often is then the same object."""
+    return demand

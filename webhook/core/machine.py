@@ -3,6 +3,7 @@
 import enum
 from dataclasses import dataclass, field
 
+from webhook.core.kept_hash import KeptHash
 from webhook.core.masks import members
 
 
@@ -119,7 +120,7 @@ class MemoryLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(KeptHash):
     """What a node is made of; equal nodes share one value. Occupancy is ``NodeState``."""
 
     numa_ids: tuple[int, ...]
@@ -160,9 +161,10 @@ class Machine:
         if self.distances and (len(self.distances) != count or any(len(row) != count for row in self.distances)):
             raise MachineError(f"distances are not {count} by {count}.")
 
-    def __hash__(self) -> int:
-        """Return a hash of what tells machines apart in practice; the whole value would cost microseconds a time."""
-        return hash((self.name, self.numa_ids, self.cpus.numa_cpus, self.reserved_cpus, self.kubelet.policy))
+    __hash__ = KeptHash.__hash__  # else the decorator would make one
+
+    def _key(self) -> tuple[object, ...]:
+        return self.name, self.numa_ids, self.cpus.numa_cpus, self.reserved_cpus, self.kubelet.policy
 
     @property
     def all_numa(self) -> int:

@@ -65,6 +65,10 @@ class Allocator(Protocol):
         """The model's name, for the map and for metrics."""
         ...
 
+    def __hash__(self) -> int:
+        """Return a hash: answers are kept by model, machine, state and demand."""
+        ...
+
     def place(self, machine: Machine, state: NodeState, demand: PodDemand) -> Placement | Rejection:
         """Return where ``demand`` would sit on ``machine`` in ``state``, or why it is refused."""
         ...

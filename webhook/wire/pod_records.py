@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from webhook.core.demand import shared
 from webhook.core.effective import demand_of
 from webhook.core.ledger.records import Confirmed, Eligibility, PodRecord
 from webhook.core.pod import Malformed, Pod
@@ -28,7 +29,7 @@ def read_pod_record(raw: object, *, pod: Pod | None = None, confirmed: Confirmed
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
-        demand=demand_of(pod),
+        demand=shared(demand_of(pod)),
         eligibility=Eligibility.of(pod),
         node_name=pod.node_name,
         phase=phase,

@@ -31,6 +31,7 @@ from webhook.core.placement import ContainerPlace, Holding
 from webhook.core.pod import ContainerKind
 
 _NO_HINT: Hint = (None, False)
+_LOWEST_FIRST = MaskOrder()
 
 
 class Admission:
@@ -71,7 +72,7 @@ class Admission:
         self._held_cpus = 0
         self._cpus_to_reuse = 0
         self._free_devices = [
-            table.all_members & ~busy & ~unhealthy
+            table.all_members & ~(busy | unhealthy)
             for table, busy, unhealthy in zip(tables.devices, state.busy_devices, state.unhealthy_devices, strict=True)
         ]
         self._held_devices = [0] * len(tables.devices)
@@ -83,7 +84,7 @@ class Admission:
         self._memory = MemoryUse.of(machine, state) if pins_memory and machine.memory else None
         self._memory_blocks: list[Block] = []
         self._init_blocks: list[Block] = []
-        self._order = MaskOrder(machine.distances if self._config.prefer_closest_numa_nodes else ())
+        self._order = MaskOrder(machine.distances) if self._config.prefer_closest_numa_nodes else _LOWEST_FIRST
         self.hint: Hint = _NO_HINT
         self.container = ""
         """The container that is being admitted, or was when the kubelet refused; empty for the pod as a whole."""
@@ -116,9 +117,9 @@ class Admission:
             )
         return Holding(self._held_cpus, tuple(self._held_devices), memory)
 
-    def state(self) -> NodeState:
-        """Return the node's state afterwards."""
-        after = take(self._state, self.holding())
+    def state(self, holding: Holding) -> NodeState:
+        """Return the node's state with ``holding``, the pod's own, held."""
+        after = take(self._state, holding)
         if self._memory is not None:
             return self._memory.in_state(self._machine, after)
         return replace(after, memory_by_numa=self._state.memory_by_numa) if self._state.memory_by_numa else after
@@ -160,7 +161,7 @@ class Admission:
 
     def _decide(self, asks: list[AnyAsk]) -> Hint:
         only_single = self._config.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        order = MaskOrder() if only_single else self._order
+        order = _LOWEST_FIRST if only_single else self._order
         mask = preferred_mask(asks, self._tables.all_numa, order, only_single=only_single)
         if mask is not None:
             return (None if only_single and mask == self._tables.all_numa else mask), True

@@ -48,7 +48,8 @@ class KubeletAllocator:
                 state == tables.empty or _is_refused_when_empty(machine, demand),
                 refused.facts,
             )
-        return Placement(admission.holding(), places, admission.state())
+        holding = admission.holding()
+        return Placement(holding, places, admission.state(holding))
 
     def release(self, machine: Machine, state: NodeState, holding: Holding) -> NodeState:
         """Return ``state`` with ``holding`` given back: everything at once, when the pod is gone."""

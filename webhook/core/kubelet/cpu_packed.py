@@ -7,9 +7,15 @@ then is the whole of it; an order may name a thing twice, and taking it twice co
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
 
 from webhook.core.kubelet.tables import CpuTable
 from webhook.core.masks import members
+
+# Pods are aligned: what is asked is mostly a few numbers of CPUs from one NUMA node, whose free CPUs are few different
+# masks. About 250 bytes each.
+PICKS_REMEMBERED: Final = 8192
 
 
 class CpuPickError(Exception):
@@ -54,6 +60,11 @@ def take_packed(table: CpuTable, available: int, count: int, *, spread: bool = F
         raise CpuShortageError(count, available.bit_count())
     if count == available.bit_count() and table.is_regular:
         return available
+    return _picked(table, available, count, spread, by_uncore)
+
+
+@lru_cache(maxsize=PICKS_REMEMBERED)
+def _picked(table: CpuTable, available: int, count: int, spread: bool, by_uncore: bool) -> int:
     picker = _Picker(table, available, count)
     levels = (picker.take_numa_nodes, picker.take_sockets)
     for take in levels if table.is_numa_first else reversed(levels):
@@ -144,10 +155,14 @@ class _Picker:
         free, per_core = self.free, self.table.cpus_per_core
         for cores in core_groups(self.table, free):
             for core in cores:
-                if (free & core).bit_count() == per_core and self.needed >= core.bit_count():
-                    self._take(core)
+                if (free & core).bit_count() == per_core and self.needed >= (size := core.bit_count()):
+                    self.taken |= core
+                    self.needed -= size
                     if self.needed < smallest:
-                        return
+                        break
+            self.free = free & ~self.taken
+            if self.needed < smallest:
+                return
 
     def take_threads(self, *, spread: bool) -> None:
         free = self.free

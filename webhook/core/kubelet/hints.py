@@ -7,6 +7,7 @@ containers of the pod left, reaches the request, and everything that is left to 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from webhook.core.kubelet.tables import WIDEST_ENUMERATED, CpuTable, DeviceTable, MembersIn, masks_of_width
 
@@ -14,8 +15,7 @@ Hint = tuple[int | None, bool]
 """A mask of NUMA nodes, or None for no affinity, and whether it is preferred."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """What one resource wants: where it can be had, how wide it should sit, and how many are still needed."""
 
     name: str
@@ -44,9 +44,8 @@ class Ask:
         return (self.width,)
 
     def preferred_masks(self, width: int, within: int) -> Iterator[int]:
-        """Yield the preferred masks of ``width`` NUMA nodes of ``within``, lowest first."""
-        if width == self.width:
-            yield from filter(self.holds, masks_of_width(within & self.universe, width))
+        """Return the preferred masks of ``width`` NUMA nodes of ``within``, lowest first, as they are found."""
+        return filter(self.holds, masks_of_width(within & self.universe, width) if width == self.width else ())
 
     def hints(self) -> tuple[Hint, ...]:
         """Return the hints as the manager lists them, in its order: narrow sets first, then by the lowest nodes."""

@@ -6,7 +6,7 @@ masks of one width are looked at, and the first that every resource holds is the
 This is exact, also for devices of several NUMA nodes, for reuse, ``align-by-socket`` and the memory manager.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from webhook.core.kubelet.hints import AnyAsk
 from webhook.core.kubelet.merge import MaskOrder
@@ -29,11 +29,17 @@ def preferred_mask(asks: Sequence[AnyAsk], all_numa: int, order: MaskOrder, *, o
     for width in _widths(first, others, only_single=only_single):
         if not can_walk(within, width):
             return all_numa
-        found = (mask for mask in first.preferred_masks(width, within) if all(ask.prefers(mask) for ask in others))
+        found = filter(_preferred_by_all(others), first.preferred_masks(width, within))
         mask = min(found, key=order.key, default=None) if order.distances else next(found, None)
         if mask is not None:
             return mask
     return None
+
+
+def _preferred_by_all(asks: Sequence[AnyAsk]) -> Callable[[int], bool] | None:
+    if len(asks) < 2:
+        return asks[0].prefers if asks else None
+    return lambda mask: all(ask.prefers(mask) for ask in asks)
 
 
 def _widths(first: AnyAsk, others: Iterable[AnyAsk], *, only_single: bool) -> Sequence[int]:

@@ -4,8 +4,9 @@ The largest of what runs at once: the apps with every sidecar, or one plain init
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
-from webhook.core.demand import ContainerDemand, PodDemand
+from webhook.core.demand import SHAPES_REMEMBERED, ContainerDemand, PodDemand
 from webhook.core.kubelet.versions import VersionRules
 from webhook.core.pod import ContainerKind
 
@@ -25,12 +26,14 @@ def most_at_once(
     return max(most, apps + sidecars)
 
 
+@lru_cache(maxsize=SHAPES_REMEMBERED)
 def pod_cpus(demand: PodDemand, rules: VersionRules) -> int:
     """Return the exclusive CPUs of the whole pod; fractional containers add nothing."""
     return most_at_once(demand.containers, demand.exclusive_cpus, with_sidecars=rules.sidecars_keep_their_share)
 
 
-def pod_devices(demand: PodDemand, rules: VersionRules) -> list[tuple[str, int]]:
+@lru_cache(maxsize=SHAPES_REMEMBERED)
+def pod_devices(demand: PodDemand, rules: VersionRules) -> tuple[tuple[str, int], ...]:
     """Return (resource, count) of every resource that any container names."""
     names = sorted({resource for container in demand.containers for resource, _ in container.devices})
 
@@ -41,7 +44,7 @@ def pod_devices(demand: PodDemand, rules: VersionRules) -> list[tuple[str, int]]
             with_sidecars=rules.sidecars_add_to_device_total,
         )
 
-    return [(name, total(name)) for name in names]
+    return tuple((name, total(name)) for name in names)
 
 
 def pod_memory(demand: PodDemand, rules: VersionRules) -> list[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from webhook.core.demand import PodDemand
@@ -10,12 +11,16 @@ from webhook.core.ledger.holdings import Told, held_alone, holding_on, is_within
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeRecord, NodeView, PodRecord
 from webhook.core.machine import Machine, NodeState
 from webhook.core.occupancy import give_back, holds_nothing, is_free, take
-from webhook.core.placement import Allocator, ContainerPlace, Holding, Placement
+from webhook.core.placement import Allocator, ContainerPlace, Holding, Placement, Rejection
 
 Allocators = Mapping[AllocatorKind, Allocator]
 
 VERDICTS_REMEMBERED: Final = 16384
 """Pairs of machine class and pod shape whose verdict on the empty machine is kept: a cluster has some hundreds."""
+
+# A place is asked for again at once: a binding is judged and then charged, a pod is bound where its virtual place was
+# found. About 1.5 kB each.
+ANSWERS_REMEMBERED: Final = 2048
 
 
 def with_pod(totals: Mapping[str, int], demand: PodDemand) -> dict[str, int]:
@@ -57,7 +62,7 @@ class Charges:
         if record.allocator is AllocatorKind.KUBELET and _is_nobodys_business(record, demand):
             places = tuple(ContainerPlace(container.name) for container in demand.containers)
             return Placement(Holding(0, (0,) * len(record.machine.devices)), places, state)
-        answer = allocator.place(record.machine, state, demand)
+        answer = _answer(allocator, record.machine, state, demand)
         return answer if isinstance(answer, Placement) else None
 
     def takes_empty(self, kind: AllocatorKind, machine: Machine, demand: PodDemand) -> bool:
@@ -285,6 +290,12 @@ class Charges:
         if allocator is None:
             return give_back(record.machine, state, holding)
         return allocator.release(record.machine, state, holding)
+
+
+@lru_cache(maxsize=ANSWERS_REMEMBERED)
+def _answer(allocator: Allocator, machine: Machine, state: NodeState, demand: PodDemand) -> Placement | Rejection:
+    """Return the answer of a model, which is a pure function of these values."""
+    return allocator.place(machine, state, demand)
 
 
 def _held(

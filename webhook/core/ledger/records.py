@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.core.demand import PodDemand
+from webhook.core.demand import PodDemand, shared
 from webhook.core.effective import demand_of
 from webhook.core.machine import Machine, NodeState
 from webhook.core.node_selection import NodeFacts
@@ -146,7 +146,7 @@ class PodRecord:
             uid=pod.uid,
             namespace=namespace,
             name=pod.name or f"{pod.generate_name}*",
-            demand=demand_of(pod),
+            demand=shared(demand_of(pod)),
             eligibility=Eligibility.of(pod),
             is_gated=bool(pod.scheduling_gates),
             scheduler_name=pod.scheduler_name or "default-scheduler",
