@@ -59,9 +59,10 @@ def fed(cluster, **more):
     book = Waking(Ledger({AllocatorKind.KUBELET: KubeletAllocator()}), CapacityRules(), lambda: NOW, lambda: "")
     book.api = api
     feeding = Feeding(Client.of_server(url), book, open_log(io.BytesIO(), "error"), limits=QUICK, **more)
+    before = api.watches.get(PODS_PATH, 0)
     feeding.start()
     try:
-        api.wait_until(lambda: feeding.freshness.trust() == "" and api.watching.get(PODS_PATH) == 1)
+        api.wait_until(lambda: feeding.freshness.trust() == "" and api.watches.get(PODS_PATH, 0) > before)
         yield api, book, feeding
     finally:
         feeding.stop()

@@ -49,6 +49,8 @@ class FakeApi:
     pages: dict[str, tuple[int, list[dict[str, Any]]]] = field(default_factory=dict)
     watching: dict[str, int] = field(default_factory=dict)
     """Open watches by path."""
+    watches: dict[str, int] = field(default_factory=dict)
+    """How many watches of a path were opened so far, those that have ended too."""
 
     def serve(self, path: str) -> None:
         """Let the kind at ``path`` exist, with no object yet."""
@@ -235,6 +237,7 @@ def fake_api(port: int = 0, api: FakeApi | None = None) -> Iterator[tuple[FakeAp
             self.end_headers()
             with api.changed:
                 api.watching[path] = api.watching.get(path, 0) + 1
+                api.watches[path] = api.watches.get(path, 0) + 1
                 api.changed.notify_all()
             try:
                 for line in api.lines(path, version):
