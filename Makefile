@@ -12,10 +12,10 @@ JOBS ?= 2
 OLDEST := v1.34.4
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types imports format check chart controlplane e2e e2e-oldest oracle bench bench-ledger bench-feeds bench-checkpoint proof outage-proof soak image clean lock
+.PHONY: help run test lint types imports format check chart controlplane e2e e2e-oldest oracle koordinator-oracle bench bench-ledger bench-feeds bench-checkpoint proof outage-proof soak image clean lock
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(INSTALLED): requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,10 @@ e2e-oldest: $(INSTALLED) ## run that part of e2e on the oldest version
 oracle: $(INSTALLED) ## compare the kubelet model with the kubelet's own code on 100,000 fresh cases
 	tests/oracle/build || test $$? -eq 3
 	NUMA_ADMISSION_ORACLE_CASES=100000 $(BIN)/python -m pytest tests/core/kubelet/test_against_oracle.py
+
+koordinator-oracle: $(INSTALLED) ## compare the scheduler model with Koordinator's own code on 100,000 fresh cases
+	tests/koordinator/build || test $$? -eq 3
+	NUMA_ADMISSION_KOORDINATOR_CASES=100000 $(BIN)/python -m pytest tests/core/scheduler/test_against_koordinator.py
 
 bench: $(INSTALLED) ## measure the webhooks against an empty handler on the same server
 	$(BIN)/python tests/bench/admission_bench.py

@@ -104,11 +104,11 @@ REFUSALS = [
     ),
     pytest.param(
         pod(1, 9, policy="BestEffort"), TWO, None,
-        ("insufficient", "Insufficient NUMA Scoped Devices", True), id="more GPUs than there are",
+        ("insufficient", "Insufficient GPU Devices", True), id="more GPUs than there are",
     ),
     pytest.param(
         pod(1, 8, policy="BestEffort"), TWO, state_of(TWO, unhealthy=1),
-        ("insufficient", "Insufficient gpu devices", False), id="more GPUs than are healthy and free",
+        ("insufficient", "Insufficient GPU Devices", False), id="more GPUs than are healthy and free",
     ),
     pytest.param(
         pod(12, binding=BOUND), TWO, state_of(TWO, owed=NUMA0),
@@ -297,6 +297,14 @@ def test_containers_share_the_cpus_and_divide_the_devices():
 def test_split_evenly(asked, free, unit, shares):
     """As even as possible, the smallest node first (2.6)."""
     assert split_evenly(asked, free, 0b11, unit) == shares
+
+
+def test_split_compares_places_for_numa_nodes():
+    """On the NUMA nodes 1 and 2 the larger is asked first, its place being compared by NUMA node 0: 6 are not found."""
+    assert split_evenly(6000, (9000, 9000, 2000), 0b110, 1000) is None
+    assert split_evenly(6000, (9000, 9000, 2000), 0b101, 1000) is None
+    assert split_evenly(6000, (9000, 2000, 9000), 0b101, 1000) == {2: 3000, 0: 3000}
+    assert split_evenly(6000, (9000, 2000, 2000), 0b111, 1000) == {2: 2000, 1: 2000, 0: 2000}
 
 
 def test_owed_cpus_leave_whole_cores():

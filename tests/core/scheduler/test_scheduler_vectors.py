@@ -180,7 +180,8 @@ def given_zones(given: dict) -> Zones:
                 usable = whole_free_cores(made, made.cpus.all_cpus & ~bound)
                 cores = [(usable & cpus).bit_count() * 1000 for cpus in made.cpus.numa_cpus]
                 free = [min(pair) for pair in zip(free, cores, strict=True)]
-        result.append(Zone.of(resource, wanted, free, total))
+        unit = 1000 if resource == "cpu" and given["cpuBind"] else 1
+        result.append(Zone.of(resource, wanted, free, total, unit))
     return Zones(tuple(result), mask_of(numa))
 
 
@@ -260,7 +261,7 @@ def test_allocate(given, expected):
         {"node": node, "resources": {"cpu": str(millicores // 1000)}} for node, millicores in sorted(shares.items())
     ]
     assert rows == expected["numaNodeResources"]
-    assert cpu_list(bound_cpus(table, free, shares)) == expected["cpuset"]
+    assert cpu_list(bound_cpus(table, free, shares, Scoring.LEAST_ALLOCATED)) == expected["cpuset"]
 
 
 @pytest.mark.parametrize("given, expected", of_kind("prefilter"))

@@ -1,10 +1,9 @@
 """The model of NUMA-aware schedulers: Koordinator's, and ACK's as far as it is documented.
 
-The pod as a whole is placed, by the policy of its annotation or its node. Rules: ``domain/koordinator-ack.md`` 2 (of
-a7a1b76b); what that leaves open - the order of sets, ties, scores, which GPUs - was read in other versions of
-koordinator-sh/koordinator:pkg/scheduler (6f6ef828, 565e78d0, ff938092, 0d5f65b9) and not run. ACK's scheduler is closed
-and said to behave alike; what is not verified of it stands in ``policies.UNVERIFIED``. A refusal of this model
-therefore warns and never denies, with one exception that is documented: ``policies.is_wider_than_a_numa_node``.
+The pod as a whole is placed, by the policy of its annotation or its node. Rules: ``domain/koordinator-ack.md`` 2, and
+Koordinator's own code (v1.8.0), which ``tests/koordinator`` runs and compares with. ACK's scheduler is closed and said
+to behave alike; what is not verified of it stands in ``policies.UNVERIFIED``. A refusal of this model therefore warns
+and never denies, with one exception that is documented: ``policies.is_wider_than_a_numa_node``.
 """
 
 from webhook.core.scheduler.allocator import SchedulerAllocator

@@ -6,13 +6,14 @@ from functools import lru_cache
 from typing import Final
 
 from webhook.core.demand import PodDemand
-from webhook.core.kubelet.cpu_packed import CpuPickError, take_packed
+from webhook.core.kubelet.cpu_packed import take_packed
 from webhook.core.kubelet.tables import CpuTable, tables_of
 from webhook.core.machine import Machine, NodeState
 from webhook.core.numa_room import peak
 from webhook.core.occupancy import give_back, take
 from webhook.core.placement import ContainerPlace, Holding, Placement, Rejection
 from webhook.core.pod import ContainerKind
+from webhook.core.scheduler.accumulator import pick_cpus
 from webhook.core.scheduler.cards import Cards, cards_of, lowest
 from webhook.core.scheduler.choice import Choice
 from webhook.core.scheduler.exclusive import Occupants
@@ -24,7 +25,7 @@ from webhook.core.scheduler.policies import (
     effective_policy,
     is_wider_than_a_numa_node,
 )
-from webhook.core.scheduler.request import Request, WholeCpusError, is_pinned_by_kubelet, request_of
+from webhook.core.scheduler.request import Request, WholeCpusError, check_whole_cpus, is_pinned_by_kubelet, request_of
 from webhook.core.scheduler.scoring import Scoring
 from webhook.core.scheduler.zones import Zones, free_memory, whole_free_cores, zones_of
 
@@ -105,16 +106,16 @@ class _Placing:
     def run(self) -> Placement:
         demand, machine = self.demand, self.machine
         try:
+            check_whole_cpus(demand)
             policy = effective_policy(demand.numa_policy, machine.node_policy)
+            request = request_of(machine, demand)
         except PolicyMismatchError as error:
             facts = {"pod_policy": demand.numa_policy, "node_policy": machine.node_policy}
             raise _RefusedError(POLICY_MISMATCH, str(error), facts=facts) from None
-        try:
-            request = request_of(machine, demand)
         except WholeCpusError as error:
             raise _RefusedError(CPUS_NOT_WHOLE, str(error), "cpu") from None
         cards = cards_of(machine, self.state, request)
-        shortage = cards.shortage()
+        shortage = cards.shortage(policy)
         if shortage:
             raise _RefusedError(INSUFFICIENT, shortage)
         zones = zones_of(machine, self.state, request)
@@ -149,8 +150,8 @@ class _Placing:
             cpus, cpuset = self._anywhere(table, free, request)
         else:
             if request.millicores:
-                shares = self._cpu_shares(request, table, zones, numa_mask)
-                found = bound_cpus(table, free, shares) if request.is_bound else owed_cpus(table, free, shares)
+                shares = self._cpu_shares(zones, numa_mask)
+                found = self._bound(table, free, shares) if request.is_bound else owed_cpus(table, free, shares)
                 if found is None:
                     raise _RefusedError(INSUFFICIENT, "not enough cpus available to satisfy request", "cpu")
                 cpus, cpuset = found, found if request.is_bound else 0
@@ -159,8 +160,7 @@ class _Placing:
         for one in cards.asked:
             picked = one.pick(numa_mask)
             if picked is None:
-                resource = self.machine.devices[one.index].resource
-                raise _RefusedError(INSUFFICIENT, f"Insufficient {one.table.kind} devices", resource)
+                raise _RefusedError(INSUFFICIENT, one.table.shortage, self.machine.devices[one.index].resource)
             devices[one.index] = picked
         return Holding(cpus, tuple(devices), memory, cpuset)
 
@@ -170,19 +170,20 @@ class _Placing:
         What is not bound is not counted, but for what the node's kubelet pins after the scheduler's choice.
         """
         if request.is_bound:
-            try:
-                cpus = take_packed(table, free, request.millicores // 1000)
-            except CpuPickError:
-                raise _RefusedError(INSUFFICIENT, "not enough cpus available to satisfy request", "cpu") from None
+            cpus = pick_cpus(table, free, request.millicores // 1000, self.allocator.scoring)
+            if cpus is None:
+                raise _RefusedError(INSUFFICIENT, "not enough cpus available to satisfy request", "cpu")
             return cpus, cpus
         if is_pinned_by_kubelet(self.machine, self.demand):
             count = peak(self.demand, self.demand.exclusive_cpus)
             return (take_packed(table, free, count) if count <= free.bit_count() else 0), 0
         return 0, 0
 
-    def _cpu_shares(self, request: Request, table: CpuTable, zones: Zones, numa_mask: int) -> Mapping[int, int]:
-        unit = request.cpu_unit * (table.cpus_per_core if request.in_whole_cores else 1)
-        shares = split_evenly(request.millicores, zones.zones[0].free.by_numa, numa_mask, unit)
+    def _bound(self, table: CpuTable, free: int, shares: Mapping[int, int]) -> int | None:
+        return bound_cpus(table, free, shares, self.allocator.scoring)
+
+    def _cpu_shares(self, zones: Zones, numa_mask: int) -> Mapping[int, int]:
+        shares = zones.zones[0].split(numa_mask)
         if shares is None:
             raise _RefusedError(INSUFFICIENT, "Insufficient NUMA cpu", "cpu")
         return shares
@@ -193,7 +194,7 @@ class _Placing:
         blocks: list[tuple[tuple[int, int], ...]] = [()] * len(self.machine.memory)
         for index, asked in request.memory:
             resource = self.machine.memory[index].resource
-            shares = split_evenly(asked, tuple(free_memory(self.machine, self.state, index)), numa_mask, 1)
+            shares = split_evenly(asked, free_memory(self.machine, self.state, index), numa_mask, 1)
             if shares is None:
                 raise _RefusedError(INSUFFICIENT, f"Insufficient NUMA {resource}", resource)
             blocks[index] = tuple((1 << position, size) for position, size in sorted(shares.items()))

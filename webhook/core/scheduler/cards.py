@@ -10,6 +10,7 @@ from webhook.core.kubelet.tables import MembersIn
 from webhook.core.machine import DeviceLayout, Machine, NodeState
 from webhook.core.masks import members
 from webhook.core.scheduler.hints import MOST_TOLD, Hint, ResourceHints, sets_of_width, sets_within, walked_widths
+from webhook.core.scheduler.policies import BEST_EFFORT
 from webhook.core.scheduler.request import Request
 
 SAME_CARDS_SCORE: Final = 500
@@ -24,8 +25,13 @@ class CardTable:
     """As the scheduler names it in its texts: ``gpu``, ``rdma``."""
     members_in: MembersIn
     unplaced: int
-    """Devices whose NUMA node is not known: they may be given beside any set, but hint none."""
+    """Devices whose NUMA node is not known (``nodeID: -1``): they may be given beside any set, but hint none."""
     everything: int
+
+    @property
+    def shortage(self) -> str:
+        """The scheduler's words where the devices are too few."""
+        return "Insufficient GPU Devices" if self.kind == "gpu" else f"Insufficient {self.kind} devices"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +59,8 @@ class AskedCards:
     def pick(self, numa_mask: int | None) -> int | None:
         """Return the devices that are given from ``numa_mask``; None where they are too few.
 
-        GPUs come from one NUMA node where one has enough, rather from one that is begun; else, and for other devices,
-        from the lowest minor on.
+        GPUs come from one NUMA node where one has enough, rather from one that is begun; those of which it is not known
+        count as one more NUMA node, the first. Else, and for other devices, from the lowest minor on.
         """
         usable = self.usable(numa_mask)
         if usable.bit_count() < self.count:
@@ -65,7 +71,7 @@ class AskedCards:
 
     def _from_one_node(self, usable: int) -> int:
         best = 0
-        for devices in self.table.members_in.by_numa:
+        for devices in (self.table.unplaced, *self.table.members_in.by_numa):
             if (devices & usable).bit_count() >= self.count:
                 if devices & self.busy:
                     return devices & usable
@@ -111,15 +117,20 @@ class Cards:
         hints = [Hint(mask, mask.bit_count() == width, self._score(mask) if with_scores else 0) for mask in masks]
         return [(one.table.kind, hints) for one in self.asked]
 
-    def shortage(self) -> str:
-        """Return the scheduler's words where all NUMA nodes together cannot give the devices; else empty."""
-        for one in self.asked:
-            inside = one.table.members_in[self.universe] if self.universe else 0
-            if inside and inside.bit_count() < one.count:
-                return "Insufficient NUMA Scoped Devices"
-            if (one.free & (inside | one.table.unplaced)).bit_count() < one.count:
-                return f"Insufficient {one.table.kind} devices"
-        return ""
+    def shortage(self, policy: str) -> str:
+        """Return the scheduler's words where the node cannot give the devices; else empty.
+
+        Under a policy the devices of which no NUMA node is known do not make up the count.
+        """
+        few = next((one.table.shortage for one in self.asked if one.free.bit_count() < one.count), "")
+        if policy and self._lacks_placed() and not (few and policy == BEST_EFFORT):
+            return "Insufficient NUMA Scoped Devices"
+        return few
+
+    def _lacks_placed(self) -> bool:
+        if not self.universe:
+            return False
+        return any(0 < one.table.members_in[self.universe].bit_count() < one.count for one in self.asked)
 
     def _score(self, numa_mask: int) -> int:
         same = all(

@@ -73,8 +73,12 @@ def in_words(resource: str, hints: Iterable[Hint]) -> str:
 
 @lru_cache(maxsize=4096)
 def mask_in_words(numa_mask: int | None) -> str:
-    """Return a mask in binary, NUMA 0 rightmost, padded to pairs of digits."""
+    """Return a mask in binary, NUMA 0 rightmost, padded to pairs of digits; the scheduler pads 4, 16, 64... too little.
+
+    (koordinator-sh/koordinator:pkg/util/bitmask/bitmask.go, ``String``: greater than the power, not equal to it.)
+    """
     if numa_mask is None:
         return "<nil>"
-    digits = max(2, numa_mask.bit_length() + numa_mask.bit_length() % 2)
+    length = (numa_mask - 1).bit_length()
+    digits = max(2, length + length % 2)
     return f"{numa_mask:0{digits}b}"

@@ -22,12 +22,15 @@ class Request:
     is_bound: bool = False
     """The CPUs are pinned to a set; else they are only counted, by NUMA node where a policy holds."""
     in_whole_cores: bool = False
-    """The pod requires it, or the node's kubelet has ``full-pcpus-only``: all siblings of a core or none (2.6)."""
+    """The pod requires it, or the node's kubelet has ``full-pcpus-only``: all siblings of a core or none (2.6).
 
-    @property
-    def cpu_unit(self) -> int:
-        """Millicores in which CPUs are split over NUMA nodes, without the threads of whole cores."""
-        return 1000 if self.is_bound else 1
+    A node's rule holds for what is scored of it, too, where the pod asks for no CPUs."""
+
+    def cpu_unit(self, machine: Machine) -> int:
+        """Return the millicores in which CPUs are split over NUMA nodes."""
+        if not self.is_bound:
+            return 1
+        return 1000 * machine.cpus.threads_per_core if self.in_whole_cores else 1000
 
 
 def is_pinned_by_kubelet(machine: Machine, demand: PodDemand) -> bool:
@@ -39,8 +42,21 @@ def binding_on(machine: Machine, demand: PodDemand) -> CpuBinding:
     """Return how the pod's CPUs are bound on ``machine``, which may force it, whatever the pod's QoS."""
     if demand.totals.get("cpu", 0) <= 0:
         return CpuBinding.NONE
-    kubelet = machine.kubelet
-    return CpuBinding.WHOLE_CORES if kubelet.static_cpus and kubelet.full_pcpus_only else demand.cpu_binding
+    return CpuBinding.WHOLE_CORES if _gives_whole_cores(machine) else demand.cpu_binding
+
+
+def _gives_whole_cores(machine: Machine) -> bool:
+    return machine.kubelet.static_cpus and machine.kubelet.full_pcpus_only
+
+
+def check_whole_cpus(demand: PodDemand) -> None:
+    """Check what the scheduler checks before it looks at any node.
+
+    Raises:
+        WholeCpusError: the pod's CPUs are bound and its sum does not come in whole ones (2.6).
+    """
+    if demand.cpu_binding is not CpuBinding.NONE and demand.totals.get("cpu", 0) % 1000:
+        raise WholeCpusError("the requested CPUs must be integer")
 
 
 def request_of(machine: Machine, demand: PodDemand) -> Request:
@@ -71,5 +87,5 @@ def request_of(machine: Machine, demand: PodDemand) -> Request:
             if (count := totals.get(layout.resource, 0)) > 0
         ),
         is_bound,
-        in_whole_cores,
+        in_whole_cores or _gives_whole_cores(machine),
     )

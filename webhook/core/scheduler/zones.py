@@ -1,6 +1,6 @@
 """CPU and memory of the NUMA nodes: what is free of them, and which sets of nodes can take a pod (2.3, 2.6)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -8,6 +8,7 @@ from itertools import islice
 from webhook.core.machine import Machine, NodeState
 from webhook.core.masks import members
 from webhook.core.scheduler.hints import MOST_TOLD, Hint, ResourceHints, sets_of_width, sets_within, walked_widths
+from webhook.core.scheduler.picks import split_evenly
 from webhook.core.scheduler.policies import RESTRICTED
 from webhook.core.scheduler.request import Request
 from webhook.core.scheduler.scoring import Scoring
@@ -37,20 +38,36 @@ class Zone:
 
     resource: str
     asked: int
-    """In millicores or bytes, above 0."""
+    """In millicores or bytes."""
     free: Sums
     total: Sums
     lacking: int
     """NUMA nodes with none left of it: no set with one of them is hinted for this resource."""
+    unit: int = 1
+    """What it is split in over the NUMA nodes."""
 
     @staticmethod
-    def of(resource: str, asked: int, free: Sequence[int], total: Sequence[int]) -> "Zone":
+    def of(resource: str, asked: int, free: Sequence[int], total: Sequence[int], unit: int = 1) -> "Zone":
         """Return the zone of ``resource`` with what is free and what there is on each NUMA position."""
         lacking = 0
         for position, amount in enumerate(free):
             if amount <= 0:
                 lacking |= 1 << position
-        return Zone(resource, asked, Sums(free), Sums(total), lacking)
+        return Zone(resource, asked, Sums(free), Sums(total), lacking, unit)
+
+    def split(self, numa_mask: int) -> Mapping[int, int] | None:
+        """Return how much each NUMA position of ``numa_mask`` gives; None where the scheduler finds no split."""
+        return split_evenly(self.asked, self.free.by_numa, numa_mask, self.unit)
+
+    def holds(self, numa_mask: int) -> bool:
+        """Return whether the scheduler finds a split over ``numa_mask``: the sum must suffice, and is not enough."""
+        if self.free[numa_mask] < self.asked:
+            return False
+        count = numa_mask.bit_count()
+        most = -(-self.asked // self.unit // count) * self.unit  # the largest of the even shares
+        return all(self.free.by_numa[position] >= most for position in members(numa_mask)) or bool(
+            self.split(numa_mask)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +76,8 @@ class Zones:
 
     zones: tuple[Zone, ...]
     all_numa: int
+    scored: tuple[Zone, ...] = ()
+    """CPU and memory, asked for or not: how full they are decides between sets."""
     lacking: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,12 +88,8 @@ class Zones:
         object.__setattr__(self, "lacking", lacking)
 
     def hold(self, numa_mask: int) -> bool:
-        """Return whether the whole request can be split over the NUMA nodes of ``numa_mask``.
-
-        An even split, smallest node first, ends with nothing left if and only if the sum suffices: units are the same
-        everywhere.
-        """
-        return all(zone.free[numa_mask] >= zone.asked for zone in self.zones)
+        """Return whether the scheduler finds a split of the whole request over the NUMA nodes of ``numa_mask``."""
+        return all(zone.holds(numa_mask) for zone in self.zones)
 
     def hint(self, numa_mask: int) -> bool:
         """Return whether every resource hints ``numa_mask``."""
@@ -117,25 +132,26 @@ class Zones:
         return None
 
     def _score(self, numa_mask: int, scoring: Scoring) -> int:
-        return scoring.score(
-            (zone.free[numa_mask], zone.total[numa_mask], zone.asked)
-            for zone in self.zones
-            if zone.resource in {"cpu", "memory"}
-        )
+        return scoring.score((zone.free[numa_mask], zone.total[numa_mask], zone.asked) for zone in self.scored)
 
 
 def zones_of(machine: Machine, state: NodeState, request: Request) -> Zones:
     """Return the CPU side of ``request`` on ``machine`` in ``state``."""
-    zones: list[Zone] = []
-    if request.millicores:
-        usable = whole_free_cores(machine, state.free_cpus) if request.in_whole_cores else state.free_cpus
-        free = [(usable & cpus).bit_count() * 1000 for cpus in machine.cpus.numa_cpus]
-        total = [(cpus & ~machine.reserved_cpus).bit_count() * 1000 for cpus in machine.cpus.numa_cpus]
-        zones.append(Zone.of("cpu", request.millicores, free, total))
-    for index, asked in request.memory:
-        total = list(_memory_of(machine)[index])
-        zones.append(Zone.of(machine.memory[index].resource, asked, list(free_memory(machine, state, index)), total))
-    return Zones(tuple(zones), machine.all_numa)
+    usable = whole_free_cores(machine, state.free_cpus) if request.in_whole_cores else state.free_cpus
+    free = [(usable & cpus).bit_count() * 1000 for cpus in machine.cpus.numa_cpus]
+    total = [(cpus & ~machine.reserved_cpus).bit_count() * 1000 for cpus in machine.cpus.numa_cpus]
+    asked_memory = dict(request.memory)
+    every = [Zone.of("cpu", request.millicores, free, total, request.cpu_unit(machine))]
+    every += (
+        Zone.of(layout.resource, asked_memory.get(index, 0), free_memory(machine, state, index), totals)
+        for index, (layout, totals) in enumerate(zip(machine.memory, _memory_of(machine), strict=True))
+        if index in asked_memory or layout.resource == "memory"
+    )
+    return Zones(
+        tuple(zone for zone in every if zone.asked),
+        machine.all_numa,
+        tuple(zone for zone in every if zone.resource in {"cpu", "memory"}),
+    )
 
 
 def whole_free_cores(machine: Machine, free_cpus: int) -> int:
@@ -147,14 +163,14 @@ def whole_free_cores(machine: Machine, free_cpus: int) -> int:
     return usable
 
 
-def free_memory(machine: Machine, state: NodeState, index: int) -> Iterator[int]:
-    """Yield the free bytes of ``machine.memory[index]`` on each NUMA position."""
+def free_memory(machine: Machine, state: NodeState, index: int) -> list[int]:
+    """Return the free bytes of ``machine.memory[index]`` on each NUMA position."""
     held = [0] * len(machine.numa_ids)
     for mask, size in state.busy_memory[index] if state.busy_memory else ():
         nodes = tuple(members(mask))
         for position in nodes:  # this model holds memory by single nodes; of a group each is taken to hold its share
             held[position] += -(-size // len(nodes))
-    return (total - busy for total, busy in zip(_memory_of(machine)[index], held, strict=True))
+    return [total - busy for total, busy in zip(_memory_of(machine)[index], held, strict=True)]
 
 
 @lru_cache(maxsize=1024)
