@@ -27,7 +27,7 @@ SEED = "NUMA_ADMISSION_KOORDINATOR_SEED"
 BUILD = Path(__file__).parents[2] / "koordinator" / "build"
 NO_GO = 3
 
-SHARES = {"merge": 0.3, "small": 0.5, "gpu8": 0.2}
+SHARES = {"merge": 0.4, "small": 0.58, "gpu8": 0.02}
 """The part of the fresh cases that each profile draws."""
 
 
