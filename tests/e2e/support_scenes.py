@@ -1,6 +1,6 @@
 """Scenes under a steady stream of creates: what happened to the creates while something happened to us.
 
-Used by the everyday tests (`test_e2e_rollout`) and by `make outage-proof`, which differ in how long they look and in
+Used by `test_e2e_rollout` and by `make outage-proof`, which differ in how long they look and in
 how far the certificates' clock is compressed. What can happen is in `support_events`.
 """
 

@@ -1,8 +1,6 @@
 """Cases of the oracle (``tests/oracle/README.md``) as values of the core."""
 
-import gzip
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,17 +28,6 @@ KINDS = {"init": ContainerKind.INIT, "sidecar": ContainerKind.SIDECAR, "app": Co
 
 TOPOLOGY_REASONS = {"TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError"}
 """What the step that we model can say; all else comes from a later check (``OutOfcpu``) and means: admitted here."""
-
-
-def read_lines(lines: Iterable[str | bytes]) -> Iterator[dict]:
-    for line in lines:
-        if line.strip():
-            yield json.loads(line)
-
-
-def recorded(path: Path) -> Iterator[dict]:
-    with gzip.open(path, "rt") as lines:
-        yield from read_lines(lines)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,7 @@ a Go map); everything else must come out the same.
 """
 
 import os
-import secrets
-import subprocess
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -25,9 +22,8 @@ from oracle_cases import (
     differences,
     given_of,
     machine_of,
-    read_lines,
-    recorded,
 )
+from support.recorded_cases import FreshCases, judged, recorded
 
 from webhook.core.demand import PodDemand
 from webhook.core.kubelet import KubeletAllocator
@@ -36,11 +32,10 @@ from webhook.core.placement import Placement, Rejection
 
 CASES = "NUMA_ADMISSION_ORACLE_CASES"
 SEED = "NUMA_ADMISSION_ORACLE_SEED"
-BUILD = Path(__file__).parents[2] / "oracle" / "build"
-NO_GO = 3
 
 SHARES = {"small": 0.4, "wild": 0.2, "gpu8": 0.3, "podlevel": 0.1}
 """The part of the fresh cases that each profile of the oracle draws."""
+FRESH = FreshCases(Path(__file__).parents[2] / "oracle" / "build", CASES, SEED, SHARES)
 
 
 class Judge:
@@ -114,16 +109,9 @@ def names_another_device(answer: Rejection, demand: PodDemand) -> bool:
     return container is not None and len(container.devices) > 1 and answer.resource in dict(container.devices)
 
 
-def judged(cases: Iterable[dict]) -> Judge:
-    judge = Judge()
-    for case in cases:
-        judge.judge(case)
-    return judge
-
-
 def test_sample_of_recorded_verdicts():
     """0 wrong verdicts, reasons, texts, CPU sets or NUMA masks in the committed sample."""
-    judge = judged(recorded(SAMPLE))
+    judge = judged(Judge(), recorded(SAMPLE))
     assert not judge.faults, "\n".join(judge.faults[:50])
     assert judge.counts["verdicts"] > 5000
     for reason in ("admitted", *TOPOLOGY_REASONS):
@@ -132,7 +120,7 @@ def test_sample_of_recorded_verdicts():
 
 def test_recorded_distribution_over_many_numa_nodes():
     """Exact CPU sets where the kubelet's best combination is overwritten by a later one."""
-    judge = judged(recorded(DISTRIBUTED))
+    judge = judged(Judge(), recorded(DISTRIBUTED))
     assert not judge.faults, "\n".join(judge.faults[:50])
     assert judge.counts["recorded admitted"] > 200
 
@@ -142,17 +130,7 @@ def test_recorded_distribution_over_many_numa_nodes():
 @pytest.mark.skipif(CASES not in os.environ, reason=f"{CASES} is not set: only the committed sample is compared")
 def test_fresh_verdicts(profile, capsys):
     """0 wrong verdicts, reasons, texts, CPU sets or NUMA masks in cases that were drawn just now."""
-    built = subprocess.run([BUILD], capture_output=True, text=True, check=False)
-    if built.returncode == NO_GO:
-        pytest.skip("no Go toolchain: the oracle cannot be built, only the committed sample was compared")
-    assert built.returncode == 0, built.stderr
-    binary = built.stdout.strip().splitlines()[-1]
-    seed = os.environ.get(SEED) or str(secrets.randbelow(10**6))
-    cases = max(int(int(os.environ[CASES]) * SHARES[profile]), 1)
-    command = [binary, "generate", "--seed", seed, "--cases", str(cases), "--profile", profile]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as oracle:
-        judge = judged(read_lines(oracle.stdout))
-    assert oracle.returncode == 0
+    judge, seed, cases = FRESH.judged(Judge(), profile)
     with capsys.disabled():
         print(f"\n{profile}, seed {seed}: {dict(judge.counts)}")  # noqa: T201 - the proof of make oracle
     assert not judge.faults, "\n".join(judge.faults[:50])

@@ -1,8 +1,5 @@
 """Cases of Koordinator's own code (``tests/koordinator/README.md``) as values of the core."""
 
-import gzip
-import json
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,17 +16,6 @@ from webhook.core.scheduler.picks import owed_cpus
 
 SAMPLE = Path(__file__).parents[2] / "koordinator" / "sample.jsonl.gz"
 DEVICES = (("gpus", GPU), ("rdma", RDMA))
-
-
-def read_lines(lines: Iterable[str | bytes]) -> Iterator[dict]:
-    for line in lines:
-        if line.strip():
-            yield json.loads(line)
-
-
-def recorded(path: Path) -> Iterator[dict]:
-    with gzip.open(path, "rt") as lines:
-        yield from read_lines(lines)
 
 
 def machine_of(record: dict) -> Machine:

@@ -6,14 +6,12 @@ that many fresh cases with the program in ``tests/koordinator`` (``make koordina
 """
 
 import os
-import secrets
-import subprocess
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from koordinator_cases import SAMPLE, Books, demand_of, read_lines, recorded
+from koordinator_cases import SAMPLE, Books, demand_of
+from support.recorded_cases import FreshCases, judged, recorded
 
 from webhook.core.masks import mask_of, members
 from webhook.core.placement import Rejection
@@ -24,11 +22,10 @@ from webhook.core.scheduler.merge import Terms, merge
 
 CASES = "NUMA_ADMISSION_KOORDINATOR_CASES"
 SEED = "NUMA_ADMISSION_KOORDINATOR_SEED"
-BUILD = Path(__file__).parents[2] / "koordinator" / "build"
-NO_GO = 3
 
 SHARES = {"merge": 0.4, "small": 0.58, "gpu8": 0.02}
 """The part of the fresh cases that each profile draws."""
+FRESH = FreshCases(Path(__file__).parents[2] / "koordinator" / "build", CASES, SEED, SHARES)
 
 
 class Judge:
@@ -102,16 +99,9 @@ def hints_of(hints: list | None) -> list[Hint] | None:
     ]
 
 
-def judged(cases: Iterable[dict]) -> Judge:
-    judge = Judge()
-    for case in cases:
-        judge.judge(case)
-    return judge
-
-
 def test_sample_of_recorded_verdicts():
     """0 wrong verdicts, words, NUMA nodes, CPUs, amounts or devices in the committed sample."""
-    judge = judged(recorded(SAMPLE))
+    judge = judged(Judge(), recorded(SAMPLE))
     assert not judge.faults, "\n".join(judge.faults[:50])
     assert judge.counts["merges"] > 1000
     assert judge.counts["verdicts"] > 5000
@@ -132,16 +122,7 @@ def test_sample_of_recorded_verdicts():
 @pytest.mark.skipif(CASES not in os.environ, reason=f"{CASES} is not set: only the committed sample is compared")
 def test_fresh_verdicts(profile, capsys):
     """0 differences in cases that were drawn just now."""
-    built = subprocess.run([BUILD], capture_output=True, text=True, check=False)
-    if built.returncode == NO_GO:
-        pytest.skip("no Go toolchain: only the committed sample was compared")
-    assert built.returncode == 0, built.stderr
-    seed = os.environ.get(SEED) or str(secrets.randbelow(10**6))
-    cases = max(int(int(os.environ[CASES]) * SHARES[profile]), 1)
-    command = [built.stdout.strip().splitlines()[-1], "generate", "--seed", seed, "--cases", str(cases)]
-    with subprocess.Popen([*command, "--profile", profile], stdout=subprocess.PIPE) as oracle:
-        judge = judged(read_lines(oracle.stdout))
-    assert oracle.returncode == 0
+    judge, seed, cases = FRESH.judged(Judge(), profile)
     with capsys.disabled():
         print(f"\n{profile}, seed {seed}: {dict(judge.counts)}")  # noqa: T201 - the proof of make koordinator-oracle
     assert not judge.faults, "\n".join(judge.faults[:50])

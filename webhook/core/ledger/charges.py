@@ -1,7 +1,7 @@
 """One node's account: charging pods to it and discharging them, as functions from ``NodeView`` to ``NodeView``."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -43,10 +43,9 @@ def without_pod(totals: Mapping[str, int], demand: PodDemand) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Charges:
-    """The account's rules; holds nothing but the allocator models and what they say of empty machines."""
+    """The account's rules; holds nothing but the allocator models."""
 
     allocators: Allocators
-    _on_empty: dict[tuple[AllocatorKind, Machine, PodDemand], bool] = field(default_factory=dict, compare=False)
 
     def open(self, record: NodeRecord, now_seconds: float) -> NodeView:
         """Return the account of a node with nothing on it."""
@@ -68,16 +67,7 @@ class Charges:
     def takes_empty(self, kind: AllocatorKind, machine: Machine, demand: PodDemand) -> bool:
         """Return whether ``machine``, empty and healthy, takes ``demand``; True where there is no model for it."""
         allocator = self.allocators.get(kind)
-        if allocator is None:
-            return True
-        key = kind, machine, demand
-        verdict = self._on_empty.get(key)
-        if verdict is None:
-            if len(self._on_empty) >= VERDICTS_REMEMBERED:
-                self._on_empty.clear()
-            verdict = isinstance(allocator.place(machine, NodeState.empty(machine), demand), Placement)
-            self._on_empty[key] = verdict
-        return verdict
+        return allocator is None or _takes_empty(allocator, machine, demand)
 
     # --- bound pods ---
 
@@ -296,6 +286,11 @@ class Charges:
 def _answer(allocator: Allocator, machine: Machine, state: NodeState, demand: PodDemand) -> Placement | Rejection:
     """Return the answer of a model, which is a pure function of these values."""
     return allocator.place(machine, state, demand)
+
+
+@lru_cache(maxsize=VERDICTS_REMEMBERED)
+def _takes_empty(allocator: Allocator, machine: Machine, demand: PodDemand) -> bool:
+    return isinstance(allocator.place(machine, NodeState.empty(machine), demand), Placement)
 
 
 def _held(

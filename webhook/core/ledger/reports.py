@@ -89,8 +89,9 @@ def reconciled(
         left = _less(report.busy, (_by_numa(machine, part.entry.holding) for part in sure))
     kept = {part.entry.uid for part in sure}
     open_parts = [part for part in parts if part.entry.uid not in kept]
-    is_open = left is not None and not any(told(view.record, part.entry.pod) is not None for part in open_parts)
-    shares = _shares(machine, open_parts, left) if is_open and left is not None else None
+    shares: list[_Share] | None = None
+    if left is not None and not any(told(view.record, part.entry.pod) is not None for part in open_parts):
+        shares = _shares(machine, open_parts, left)
     if shares is not None:
         moved = _moved(charges, view, report, [part.entry for part in sure], shares)
         return Reconciled(moved, tuple(_elsewhere(view, machine, report, shares)))

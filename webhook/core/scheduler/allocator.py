@@ -18,7 +18,7 @@ from webhook.core.scheduler.cards import Cards, cards_of, lowest
 from webhook.core.scheduler.choice import Choice
 from webhook.core.scheduler.exclusive import Occupants
 from webhook.core.scheduler.merge import Terms
-from webhook.core.scheduler.picks import bound_cpus, owed_cpus, split_evenly
+from webhook.core.scheduler.picks import bound_cpus, owed_cpus
 from webhook.core.scheduler.policies import (
     PolicyMismatchError,
     effective_exclusive,
@@ -27,7 +27,7 @@ from webhook.core.scheduler.policies import (
 )
 from webhook.core.scheduler.request import Request, WholeCpusError, check_whole_cpus, is_pinned_by_kubelet, request_of
 from webhook.core.scheduler.scoring import Scoring
-from webhook.core.scheduler.zones import Zones, free_memory, whole_free_cores, zones_of
+from webhook.core.scheduler.zones import Zones, whole_free_cores, zones_of
 
 _VERDICTS_REMEMBERED: Final = 16384
 
@@ -106,7 +106,7 @@ class _Placing:
     def run(self) -> Placement:
         demand, machine = self.demand, self.machine
         try:
-            check_whole_cpus(demand)
+            check_whole_cpus(demand, demand.cpu_binding)
             policy = effective_policy(demand.numa_policy, machine.node_policy)
             request = request_of(machine, demand)
         except PolicyMismatchError as error:
@@ -150,12 +150,15 @@ class _Placing:
             cpus, cpuset = self._anywhere(table, free, request)
         else:
             if request.millicores:
-                shares = self._cpu_shares(zones, numa_mask)
-                found = self._bound(table, free, shares) if request.is_bound else owed_cpus(table, free, shares)
+                shares = _shares(zones, "cpu", numa_mask)
+                if request.is_bound:
+                    found = bound_cpus(table, free, shares, self.allocator.scoring)
+                else:
+                    found = owed_cpus(table, free, shares)
                 if found is None:
                     raise _RefusedError(INSUFFICIENT, "not enough cpus available to satisfy request", "cpu")
                 cpus, cpuset = found, found if request.is_bound else 0
-            memory = self._memory(request, numa_mask)
+            memory = self._memory(request, zones, numa_mask)
         devices = [0] * len(self.machine.devices)
         for one in cards.asked:
             picked = one.pick(numa_mask)
@@ -179,24 +182,12 @@ class _Placing:
             return (take_packed(table, free, count) if count <= free.bit_count() else 0), 0
         return 0, 0
 
-    def _bound(self, table: CpuTable, free: int, shares: Mapping[int, int]) -> int | None:
-        return bound_cpus(table, free, shares, self.allocator.scoring)
-
-    def _cpu_shares(self, zones: Zones, numa_mask: int) -> Mapping[int, int]:
-        shares = zones.zones[0].split(numa_mask)
-        if shares is None:
-            raise _RefusedError(INSUFFICIENT, "Insufficient NUMA cpu", "cpu")
-        return shares
-
-    def _memory(self, request: Request, numa_mask: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    def _memory(self, request: Request, zones: Zones, numa_mask: int) -> tuple[tuple[tuple[int, int], ...], ...]:
         if not request.memory:
             return ()
         blocks: list[tuple[tuple[int, int], ...]] = [()] * len(self.machine.memory)
-        for index, asked in request.memory:
-            resource = self.machine.memory[index].resource
-            shares = split_evenly(asked, free_memory(self.machine, self.state, index), numa_mask, 1)
-            if shares is None:
-                raise _RefusedError(INSUFFICIENT, f"Insufficient NUMA {resource}", resource)
+        for index, _ in request.memory:
+            shares = _shares(zones, self.machine.memory[index].resource, numa_mask)
             blocks[index] = tuple((1 << position, size) for position, size in sorted(shares.items()))
         return tuple(blocks)
 
@@ -216,3 +207,12 @@ class _Placing:
                 left[index] &= ~mask
                 given.append((index, mask))
             yield ContainerPlace(container.name, holding.cpuset, tuple(given), numa_mask)
+
+
+def _shares(zones: Zones, resource: str, numa_mask: int) -> Mapping[int, int]:
+    """Return how much of ``resource``, which is asked for, each NUMA position of ``numa_mask`` gives."""
+    zone = next(zone for zone in zones.zones if zone.resource == resource)
+    shares = zone.split(numa_mask)
+    if shares is None:
+        raise _RefusedError(INSUFFICIENT, f"Insufficient NUMA {resource}", resource)
+    return shares

@@ -49,13 +49,13 @@ def _gives_whole_cores(machine: Machine) -> bool:
     return machine.kubelet.static_cpus and machine.kubelet.full_pcpus_only
 
 
-def check_whole_cpus(demand: PodDemand) -> None:
-    """Check what the scheduler checks before it looks at any node.
+def check_whole_cpus(demand: PodDemand, binding: CpuBinding) -> None:
+    """Check what the scheduler checks before it looks at any node, and once more of a node that forces a ``binding``.
 
     Raises:
         WholeCpusError: the pod's CPUs are bound and its sum does not come in whole ones (2.6).
     """
-    if demand.cpu_binding is not CpuBinding.NONE and demand.totals.get("cpu", 0) % 1000:
+    if binding is not CpuBinding.NONE and demand.totals.get("cpu", 0) % 1000:
         raise WholeCpusError("the requested CPUs must be integer")
 
 
@@ -69,11 +69,9 @@ def request_of(machine: Machine, demand: PodDemand) -> Request:
     millicores = totals.get("cpu", 0)
     binding = binding_on(machine, demand)
     is_bound, in_whole_cores = binding is not CpuBinding.NONE, binding is CpuBinding.WHOLE_CORES
-    if is_bound:
-        if millicores % 1000:
-            raise WholeCpusError("the requested CPUs must be integer")
-        if in_whole_cores and millicores // 1000 % machine.cpus.threads_per_core:
-            raise WholeCpusError("node(s) requested cpus not multiple cpus per core")
+    check_whole_cpus(demand, binding)
+    if in_whole_cores and millicores // 1000 % machine.cpus.threads_per_core:
+        raise WholeCpusError("node(s) requested cpus not multiple cpus per core")
     return Request(
         millicores,
         tuple(
