@@ -191,7 +191,7 @@ def test_cut_off_from_the_api_server(world, trio):
 def test_stopped_in_order(world, trio):
     old = trio.leader()
     crowd(world, "before", 8)
-    old.ledger.running.stop()
+    old.signal(signal.SIGTERM)
     _, seconds = trio.replaced(old)
     assert seconds < 5
     crowd(world, "after", 8)

@@ -18,7 +18,10 @@ from rendering import CHART, RELEASE, Helm, only
     pytest.param(("--set", "certificates.mode=auto"), "mode", id="unknown-mode-of-certificates"),
     pytest.param(("--set", "certificates.mode=existingSecret"), "existingSecret.name", id="secret-without-name"),
     pytest.param(("--set", "ledger.replicas=2"), "leaderElection", id="two-ledgers-without-leader"),
-    pytest.param(("--set", "terminationGracePeriodSeconds=5"), "preStopSeconds", id="no-time-to-drain"),
+    pytest.param(("--set", "terminationGracePeriodSeconds=5"), "wanted 17 or more for the rules", id="no-drain"),
+    pytest.param(("--set", "terminationGracePeriodSeconds=20,ledger.leaderElection=true"), "wanted 27 or more for the "
+                 "ledger", id="no-time-to-find-a-leader"),
+    pytest.param(("--set", "settings.server.gracefulSeconds=200"), "wanted 205 or more", id="less-time-than-promised"),
     pytest.param(("--kube-version", "1.24.0"), "1.25", id="too-old"),
     pytest.param(("--set", "rules.replicas=0"), "replicas", id="nobody-serves"),
     pytest.param(("--set", "rules.maxUnavailable=-1"), "maxUnavailable", id="less-than-nothing"),

@@ -28,6 +28,8 @@ PROGRAM = str(Path(sys.executable).with_name("numa-admission"))
 RECORDED = Path(__file__).parent.parent / "recorded"
 REVIEW = (RECORDED / "pod-create-apply.validating.json").read_bytes()
 JSON = "Content-Type: application/json\r\n"
+LOOK_SECONDS = 2.0
+"""How long a connection is looked at that must stay open."""
 
 
 class Server:
@@ -70,6 +72,17 @@ class Server:
                 return body
             tick.wait(0.05)
         raise AssertionError(f"{path} never answered {status}")
+
+    def until_refused(self) -> None:
+        """Connect until nobody listens."""
+        tick = threading.Event()
+        for _ in range(int(PATIENCE_SECONDS / 0.05)):
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS).close()
+            except ConnectionRefusedError:
+                return
+            tick.wait(0.05)
+        raise AssertionError("it never stopped listening")
 
 
 @pytest.fixture
@@ -157,9 +170,27 @@ def test_term_fails_readiness_first_then_drains_and_exits_0(tmp_path, pair):
             server.connect()
 
 
-def test_connections_that_do_nothing_do_not_hold_up_the_end(tmp_path, pair):
-    """Stock gthread took its whole graceful time-out beside one unused connection."""
+def test_the_client_is_first_to_close_an_idle_connection(tmp_path, pair):
+    """Whoever sends while the server closes has lost the call: an API server repeats no POST."""
     settings = "server: {drainSeconds: 0, gracefulSeconds: 60}"
+    with running(tmp_path, pair, settings=settings) as server, server.connect() as used, server.connect() as unused:
+        used.sendall(post(REVIEW, fields=JSON))
+        assert b"connection: keep-alive" in answer(used).lower()
+        server.process.send_signal(signal.SIGTERM)
+        server.until_refused()
+        used.settimeout(LOOK_SECONDS)
+        with pytest.raises(TimeoutError):
+            used.recv(1)
+        for pooled in (used, unused):
+            pooled.sendall(post(REVIEW, fields=JSON))
+            last = answer(pooled)
+            assert (status_of(last), b"connection: close" in last.lower()) == (200, True)
+            pooled.close()
+        assert server.process.wait(timeout=PATIENCE_SECONDS) == 0
+
+
+def test_connections_that_do_nothing_hold_up_the_end_no_longer_than_they_may(tmp_path, pair):
+    settings = "server: {drainSeconds: 0, gracefulSeconds: 4}"
     with running(tmp_path, pair, settings=settings) as server, server.connect() as unused:
         silent = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
         server.process.send_signal(signal.SIGTERM)

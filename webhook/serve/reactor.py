@@ -121,13 +121,13 @@ class Reactor:
         finally:
             self._listener.close()
 
-    def close_idle(self, for_seconds: float = 0.0) -> None:
-        """Close the connections on which nothing has gone on for so long; a request that has arrived is answered.
+    def close_idle(self) -> None:
+        """Close the connections on which nothing goes on; a request that has arrived is answered.
 
         A client never repeats a POST that meets a closing connection: the API server would count it as our failure.
         """
         phases = (Phase.IDLE, Phase.UNUSED, Phase.HANDSHAKE)
-        self.roster.close_where(phases, "drained", unless_arrived=True, for_seconds=for_seconds)
+        self.roster.close_where(phases, "drained", unless_arrived=True)
 
     def stop(self) -> None:
         """End the threads once they have finished what they do, and close every connection."""

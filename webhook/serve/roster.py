@@ -62,17 +62,14 @@ class Roster:
             reason = "client"
         self._on_close(connection.ending or reason)
 
-    def close_where(
-        self, phases: Iterable[Phase], reason: str, *, unless_arrived: bool = False, for_seconds: float = 0.0
-    ) -> None:
-        """Close every connection that has stood in one of ``phases`` for so long and that no thread has claimed.
+    def close_where(self, phases: Iterable[Phase], reason: str, *, unless_arrived: bool = False) -> None:
+        """Close every connection that stands in one of ``phases`` and that no thread has claimed.
 
         With ``unless_arrived`` one on which something has arrived stays: a thread is about to take it up.
         """
         wanted = frozenset(phases)
-        before = time.monotonic() - for_seconds
         for connection in self.all():
-            if connection.phase not in wanted or connection.since > before:
+            if connection.phase not in wanted:
                 continue
             if connection.claim.acquire(blocking=False):
                 try:

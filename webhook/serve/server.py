@@ -29,8 +29,9 @@ class AdmissionApplication(BaseApplication):  # type: ignore[misc]  # gunicorn i
         """Set what differs from gunicorn's defaults, each with its reason."""
         plan = self.plan
         chosen: dict[str, Any] = {
-            # Bound by us: a taken port is one sentence, and port 0 is known before the fork.
-            "bind": f"fd://{os.dup(plan.listener.fileno())}",
+            # Bound by us: a taken port is one sentence, and port 0 is known before the fork. Given away whole: a copy
+            # that stayed open would take connections which nobody serves, once the others are closed.
+            "bind": f"fd://{plan.listener.detach()}",
             "worker_class": AdmissionWorker,  # serve/DECISIONS.md
             "workers": plan.server.workers,
             "threads": plan.server.threads,
@@ -84,7 +85,8 @@ def serve_plan(plan: Plan) -> None:
     """Serve until a signal ends it: TERM drains, INT and QUIT stop at once. Does not return: it exits.
 
     TERM: readiness fails, answers say ``Connection: close``, new connections are still taken for ``drain_seconds``;
-    then the listener closes, and the rest ends as soon as it has its answers.
+    then the listener closes, and the end comes when clients have closed their connections or ``graceful_seconds`` are
+    over.
     """
     master = os.getpid()
     # Without a handler Python prints what libraries warn of as it is, line breaks of strangers included.

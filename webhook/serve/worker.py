@@ -20,13 +20,8 @@ from webhook.serve.reactor import Reactor
 from webhook.service.services import Services
 
 _TICK_SECONDS = 0.25
-_LAST_LINGER_SECONDS = 1.0
-"""After the listener is closed: how long idle connections stay open for a request that is on its way."""
-_UNWELCOME_SECONDS = 5.0
-"""Where callers are not to come back, a connection in use ends with its next answer, and one that has been idle for so
-long is closed. Closing those in use as well cut off the calls that were just being sent (14 of 350 creates were seen to
-fail on a busy machine, as it seems when a leader lost its term); an API server takes the one that it used last, so an
-old one stays unused."""
+_CLOSING_SECONDS = 2.0
+"""Before the end by force idle connections are closed after all; for answers on their way and ``on_stop``."""
 _SWITCH_INTERVAL_SECONDS = 0.001
 """CPython's default of 5 ms lets a busy thread (a large review, a burst of watch events) hold up every small call by
 that much; a switch costs microseconds."""
@@ -41,7 +36,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
     """Serves ``app.plan`` (``webhook.serve.plan``)."""
 
     def run(self) -> None:
-        """Serve until told to stop, then drain: readiness fails first, then the listener closes, then the rest."""
+        """Serve until told to stop, then drain: readiness fails first, then the listener closes, then clients leave."""
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         gc.freeze()
         gc.set_threshold(_GARBAGE_THRESHOLD, 20, 20)
@@ -80,11 +75,14 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
         admission.drain()
         for action in services.on_drain:
             action()
-        self._until(plan.server.drain_seconds, reactors, services)
+        server = plan.server
+        self._until(server.drain_seconds, reactors, services)
         admission.stop_accepting()
-        self._until(_LAST_LINGER_SECONDS, reactors, services, unless_empty=admission)
+        # A call that meets a connection that is being closed has failed, so clients are left to close theirs.
+        patience_seconds = server.graceful_seconds - server.drain_seconds - _CLOSING_SECONDS
+        self._until(patience_seconds, reactors, services, unless_empty=admission)
         admission.close_idle()
-        self._until(self.cfg.graceful_timeout, reactors, services, unless_empty=admission)
+        self._until(_CLOSING_SECONDS, reactors, services, unless_empty=admission)
         for action in services.on_stop:
             action()
 
@@ -100,8 +98,6 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
                 os.read(self.PIPE[0], 4096)
         except OSError:
             pass
-        if not services.keeps_connections():
-            reactors[0].close_idle(_UNWELCOME_SECONDS)
         for reactor in reactors:
             reactor.sweep()
         by_phase = reactors[0].roster.by_phase()

@@ -77,7 +77,8 @@ class ServerSettings:
     keepalive_seconds: float = 120.0
     """The API server closes idle connections after 90 s; who closes first must be it, so 91 at least."""
     graceful_seconds: float = 10.0
-    """Until a stopping process is ended by force; well below Kubernetes' grace period of 30 s."""
+    """Until a stopping process is ended by force; it ends earlier once its clients have closed their connections. Well
+    below Kubernetes' grace period of 30 s; the chart grants more, for API servers close idle ones after 90 s."""
     drain_seconds: float = 5.0
     """How long a stopping process that is not ready any more still takes new connections, while the news spreads."""
     handshake_seconds: float = 5.0

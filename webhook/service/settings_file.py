@@ -29,7 +29,7 @@ from webhook.wire.workload_rows import workload_kind_from
 
 _MAX_BYTES: Final = 1 << 20
 _LAST_SECONDS: Final = 2.0
-"""Between the end of draining and the end by force: idle connections get one second for a request on its way."""
+"""Between the end of draining and the end by force: what the worker needs to close what is left."""
 
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", re.ASCII)
 """As the schema has it: options of the command line do not pass that."""

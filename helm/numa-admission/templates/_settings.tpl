@@ -5,6 +5,11 @@
 {{- $guards := and $values.ledger.enabled (index $values.webhooks "bind").enabled }}
 {{- $ours := dict "rules" (dict "enforcement" $values.enforcement) "capacity" (dict "guardsBindings" $guards) }}
 {{- $_ := set $ours "server" (dict "role" .role) }}
+{{- /* A ledger with a leader drains until another leads, has written the slice, and every node has seen it. */}}
+{{- $drain := ternary 15 5 (and (eq .role "ledger") $values.ledger.leaderElection) }}
+{{- $graceful := subf (float64 $values.terminationGracePeriodSeconds) (float64 $values.preStopSeconds) 5 }}
+{{- $server := $settings.server | default dict }}
+{{- $_ := set $settings "server" (merge $server (dict "drainSeconds" $drain "gracefulSeconds" $graceful)) }}
 {{- if eq .role "rules" }}{{- $_ := set $ours.server "workers" ($values.rules.workers | int) }}{{- end }}
 {{- if eq .role "ledger" }}
 {{- $cluster := dict "live" true "namespace" .root.Release.Namespace "checkpoint" (include "numa-admission.checkpoint" .root) "steers" $guards }}
@@ -12,11 +17,6 @@
 {{- $name := printf "%s-ledger" (include "numa-admission.fullname" .root) }}
 {{- $_ := set $cluster "lease" $name }}
 {{- $_ := set $cluster "service" $name }}
-{{- /* Longer than the default: until another leads, has written the slice, and every node has seen it. */}}
-{{- $server := get $settings "server" | default dict }}
-{{- if not (or (hasKey $server "drainSeconds") (hasKey $server "gracefulSeconds")) }}
-{{- $_ := set $settings "server" (merge $server (dict "drainSeconds" 15 "gracefulSeconds" 20)) }}
-{{- end }}
 {{- end }}
 {{- if not ($settings.capacity | default dict).pictureFile }}{{- $_ := set $ours "cluster" $cluster }}{{- end }}
 {{- end }}
