@@ -72,10 +72,14 @@ def bound(release: Release, node: str) -> list[str]:
     return [each["metadata"]["name"] for each in found if each["spec"].get("nodeName") == node]
 
 
+def budget_path(release: Release) -> str:
+    """Where the disruption budget of the rules is."""
+    return f"/apis/policy/v1/namespaces/{release.namespace}/poddisruptionbudgets/{release.fullname}-rules"
+
+
 def budget(release: Release) -> Any:
     """The disruption budget of the rules."""
-    path = f"/apis/policy/v1/namespaces/{release.namespace}/poddisruptionbudgets/{release.fullname}-rules"
-    return release.plane.get(path)
+    return release.plane.get(budget_path(release))
 
 
 def until(plane: ControlPlane, holds: Any, what: str) -> None:
@@ -93,9 +97,8 @@ def evicted(release: Release, name: str) -> int:
 def test_node_with_broken_pods_of_ours_can_be_drained(release: Release, broken_pods: list[str]) -> None:
     """Pods that do not serve protect nobody; by the API server's default rule they would hold the node for ever."""
     assert [evicted(release, name) for name in broken_pods] == [201, 201]
-    path = f"/apis/policy/v1/namespaces/{release.namespace}/poddisruptionbudgets/{release.fullname}-rules"
     usual = {"spec": {"unhealthyPodEvictionPolicy": "IfHealthyBudget"}}
-    release.plane.api("PATCH", path, usual, content_type=MERGE_PATCH).wanted()
+    release.plane.api("PATCH", budget_path(release), usual, content_type=MERGE_PATCH).wanted()
     until(
         release.plane,
         lambda: budget(release)["status"]["observedGeneration"] == budget(release)["metadata"]["generation"],

@@ -9,12 +9,12 @@ from urllib.parse import SplitResult, urlsplit
 import click
 import yaml
 
+from webhook.wire.nodes import minor_version
 from webhook.wire.webhook_configurations import CONDITIONS_SINCE_MINOR, Target, webhook_configurations
 from webhook.wire.workload_kinds import KindTable
 from webhook.wire.workload_table import STANDARD_KINDS, kind_table
 
 _SERVICE = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
-_VERSION = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})(?:[^0-9].*)?")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -71,10 +71,10 @@ def webhook_config(
 
 
 def _minor(kube_version: str) -> int:
-    found = _VERSION.fullmatch(kube_version)
-    if found is None:
+    minor = minor_version(kube_version)
+    if minor is None:
         raise click.BadParameter(f"{kube_version!r} is not of the form 1.MINOR.", param_hint="--kube-version")
-    return int(found["minor"])
+    return minor
 
 
 def _kinds_of(settings_file: str) -> KindTable:
