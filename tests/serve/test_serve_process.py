@@ -333,12 +333,16 @@ def test_changed_settings_are_taken_over_without_a_restart(tmp_path, pair, start
     assert {len(line["faults"]) for line in told if "faults" in line} == {2}
 
 
-def test_a_worker_that_takes_another_s_place_judges_by_the_settings_in_force(tmp_path, pair):
+@pytest.mark.parametrize("then", [pytest.param("", id="good"), pytest.param("rules: {enforcement: no}", id="now bad")])
+def test_a_worker_that_takes_another_s_place_judges_by_the_settings_in_force(tmp_path, pair, then):
     project(tmp_path, {"settings.yaml": ""})
     with running(tmp_path, pair, settings="rules: {enforcement: deny}") as server:
         first = until_verdict(server, allowed=False)
         project(tmp_path, {"settings.yaml": "rules: {enforcement: warn}"})
         until_verdict(server, allowed=True)
+        if then:
+            project(tmp_path, {"settings.yaml": then})
+            until(lambda: settings_metric(server, "reload_failed") == {1})
         os.kill(int(first.split()[0]), signal.SIGKILL)
         until(lambda: children_of(server) not in {first, ""})
         server.until_probe("/readyz", 200)

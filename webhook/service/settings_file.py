@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from ipaddress import ip_address
@@ -19,6 +19,7 @@ from certs.regular import open_regular
 from webhook.core.plain_text import plain
 from webhook.core.pod import Malformed
 from webhook.service.settings import Role, Settings, settings_from
+from webhook.service.settings_kept import MOST_BYTES, KeptContent
 from webhook.service.start import StartError
 from webhook.wire.machine_classes import read_machine_classes
 from webhook.wire.manifests import MOST_DEPTH, MOST_VALUES
@@ -27,7 +28,6 @@ from webhook.wire.shapes import describe
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
 from webhook.wire.workload_rows import workload_kind_from
 
-_MAX_BYTES: Final = 1 << 20
 _LAST_SECONDS: Final = 2.0
 """Between the end of draining and the end by force: what the worker needs to close what is left."""
 
@@ -65,7 +65,7 @@ def read_content(path: Path) -> bytes:
 def _content(path: Path, opener: Callable[[str, int], int] | None) -> bytes:
     try:
         with open(path, "rb", opener=opener) as stream:
-            return stream.read(_MAX_BYTES + 1)
+            return stream.read(MOST_BYTES + 1)
     except OSError as error:
         raise SettingsError((f"The settings file {path} cannot be read: {error.strerror or error}.",)) from error
 
@@ -118,6 +118,8 @@ class SettingsFile:
     """As it was at start."""
     above: Callable[[Settings], Settings] = lambda settings: settings
     """Puts what counts more (options of the command line) above the file's settings."""
+    kept: KeptContent = field(default_factory=KeptContent)
+    """What was taken over since."""
 
     def settings(self, content: bytes) -> Settings:
         """Return the settings that a start with ``content`` in the file would have.
@@ -312,8 +314,8 @@ _Loader.add_implicit_resolver(
 
 
 def _load(content: bytes) -> Any:  # noqa: ANN401 - a YAML document
-    if len(content) > _MAX_BYTES:
-        raise SettingsError((f"The settings have more than {_MAX_BYTES} bytes.",))
+    if len(content) > MOST_BYTES:
+        raise SettingsError((f"The settings have more than {MOST_BYTES} bytes.",))
     try:
         documents = list(yaml.load_all(content, Loader=_Loader))
     except yaml.MarkedYAMLError as error:

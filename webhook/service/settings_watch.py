@@ -77,7 +77,11 @@ class SettingsWatch:
             self._thread.join()
 
     def catch_up(self) -> None:
-        """Judge what is in the file now: a process that replaces another one starts with what the first one read."""
+        """Take what the process before this one had in force, if there was one, and judge what is in the file now."""
+        kept = self._file.kept.read()
+        if kept is not None and kept != self._judged:
+            self._judged = kept
+            self._change(self._file.settings(kept), kept)
         self.look()
         self.look()
 
@@ -107,6 +111,7 @@ class SettingsWatch:
         takeover = take_over(new, self._in_force, self._started)
         self._take(takeover.settings)
         self._in_force, self._hash = takeover.settings, hash_of(content)
+        self._file.kept.keep(content)
         self._meters.hash.set(int(self._hash, 16))
         self._meters.failed.set(0)
         self._meters.waits.set(bool(takeover.waiting))
