@@ -74,7 +74,10 @@ def running_server(
         running = fleet.add(start_process("server", command, folder / "server.log", scrubbed_environment(folder)))
         server = WebhookServer(f"https://127.0.0.1:{port}", authority.ca_file, running)
         wait_until(lambda: _answers(server), what="an answer over TLS", within_seconds=READY_SECONDS, running=running)
-        yield server
+        try:
+            yield server
+        finally:
+            running.kill()  # in order it would wait for the API server to close its connections
 
 
 @contextmanager

@@ -98,11 +98,9 @@ class Trio:
         return self.leader(), seconds
 
     def stop(self):
-        """Stop everything that still runs."""
+        """End everything that still runs."""
         for each in self.members:
-            if each.ledger.running.alive:
-                each.signal(signal.SIGCONT)
-                each.ledger.running.stop()
+            each.ledger.running.kill()
             each.way.close()
         self.front.close()
 
