@@ -9,7 +9,7 @@ from webhook.core.ledger.charges import Allocators, Charges
 from webhook.core.ledger.holdings import elsewhere
 from webhook.core.ledger.index import NodeIndex
 from webhook.core.ledger.records import AllocatorKind, Certainty, Entry, EntryState, NodeRecord, NodeView, PodRecord
-from webhook.core.ledger.search import Search, find_place
+from webhook.core.ledger.search import Search, find_place, place_among
 from webhook.core.ledger.virtual_places import VirtualPlaces
 from webhook.core.occupancy import holds_nothing
 
@@ -60,6 +60,10 @@ class Accounts:
     def find(self, pod: PodRecord, *, avoid: frozenset[str] = frozenset()) -> Search:
         """Return where ``pod`` would go now."""
         return find_place(self.charges, self.index, self.views, pod.demand, pod.eligibility, avoid=avoid)
+
+    def find_among(self, demand: PodDemand, eligible: int) -> Search:
+        """Return where a pod of ``demand`` would go now that may go to the ``eligible`` slots."""
+        return place_among(self.charges, self.index, self.views, demand, eligible)
 
     def note(self, kind: str, pod: PodRecord, node: str, detail: str = "") -> None:
         """Keep a notice for the service."""

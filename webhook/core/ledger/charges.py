@@ -64,6 +64,12 @@ class Charges:
         answer = _answer(allocator, record.machine, state, demand)
         return answer if isinstance(answer, Placement) else None
 
+    def rejection(self, kind: AllocatorKind, machine: Machine, state: NodeState, demand: PodDemand) -> Rejection | None:
+        """Return why ``machine`` in ``state`` refuses ``demand``; None: it does not, or there is no model for it."""
+        allocator = self.allocators.get(kind)
+        answer = None if allocator is None else _answer(allocator, machine, state, demand)
+        return answer if isinstance(answer, Rejection) else None
+
     def takes_empty(self, kind: AllocatorKind, machine: Machine, demand: PodDemand) -> bool:
         """Return whether ``machine``, empty and healthy, takes ``demand``; True where there is no model for it."""
         allocator = self.allocators.get(kind)

@@ -205,14 +205,24 @@ class NodeIndex(NodeSlots):
         column = self._numa.get(("machine", resource, 0, 0))
         if column is None:
             return
-        counts = range(16, 0, -1) if most_first else range(1, 17)
-        for count in counts:
+        # The column holds 1 + what is free; each step takes what lies beyond one bound and within the one before.
+        if most_first:
+            within &= ~column.at_least(18)
+            for number in range(17, 1, -1):
+                if not within:
+                    return
+                if nodes := within & column.at_least(number):
+                    yield nodes
+                    within &= ~nodes
+            return
+        within &= column.at_least(2)
+        for number in range(3, 19):
             if not within:
                 return
-            nodes = within & column.at_least(count + 1) & ~column.at_least(count + 2)
-            if nodes:
+            more = within & column.at_least(number)
+            if nodes := within & ~more:
                 yield nodes
-                within &= ~nodes
+            within = more
 
     # --- what was refused ---
 

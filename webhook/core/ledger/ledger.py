@@ -77,6 +77,11 @@ class Ledger:
         self._accounts.plan_waiting()
         return self._accounts.find(pod, avoid=avoid)
 
+    def find_among(self, demand: PodDemand, eligible: int) -> Search:
+        """Return where a pod of ``demand`` would go now that may go to the ``eligible`` slots of the index."""
+        self._accounts.plan_waiting()
+        return self._accounts.find_among(demand, eligible)
+
     def alternatives(self, node: str) -> tuple[NodeView, ...]:
         """Return the other accounts of ``node`` that may be the true one (``alternatives``); mostly none."""
         return self._accounts.alternatives.of(node)

@@ -1,8 +1,10 @@
 """The proof of a refusal in one readable paragraph: who was eligible, the nearest miss, and what would make it fit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, islice, permutations
+from typing import Final
 
 from webhook.core.demand import ContainerDemand, CpuBinding, PodDemand
 from webhook.core.ledger.ledger import Ledger
@@ -11,7 +13,6 @@ from webhook.core.ledger.verdicts import Outcome, Verdict
 from webhook.core.machine import Machine, NodeState, TopologyPolicy, TopologyScope
 from webhook.core.masks import cpu_list, mask_of, members
 from webhook.core.numa_room import count_of, devices_by_numa, numa_room, peak
-from webhook.core.placement import Rejection
 from webhook.core.pod import ContainerKind
 from webhook.core.scheduler.policies import RESTRICTED, SINGLE_NUMA_NODE
 from webhook.core.spelling import counted, in_units
@@ -19,6 +20,10 @@ from webhook.core.spelling import counted, in_units
 # Nodes that are compared for the nearest miss, those with the most free devices: more would cost more than the sentence
 # is worth (20 us each).
 MOST_COMPARED = 12
+
+SHAPES_KEPT: Final = 512
+"""Shapes of refused pods whose words and variants are kept: whoever refuses one pod of a shape soon refuses the next.
+A shape's variants, with their hashes, are at most about 15 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ def prove(ledger: Ledger, pod: PodRecord, verdict: Verdict, now_seconds: float) 
     return Proof(" ".join(filter(None, sentences)), _change_now(ledger, pod, nearest))
 
 
+@lru_cache(maxsize=SHAPES_KEPT)
 def asked(demand: PodDemand) -> str:
     """Return what ``demand`` asks of NUMA nodes in words: ``24 CPUs and 4 aliyun.com/gpu``."""
     devices: dict[str, int] = {}
@@ -62,9 +68,10 @@ def numa_rooms(machine: Machine, state: NodeState) -> str:
 
     Such as ``NUMA 0: 10 of 30 CPUs, 2 of 4 aliyun.com/gpu; NUMA 1-3 each: ...``.
     """
+    free_devices = [state.free_devices(machine, index) for index in range(len(machine.devices))]
     runs: list[tuple[list[int], str]] = []
     for position, numa_id in enumerate(machine.numa_ids):
-        words = _numa_room(machine, state, position)
+        words = _numa_room(machine, state.free_cpus, free_devices, position)
         if runs and runs[-1][1] == words:
             runs[-1][0].append(numa_id)
         else:
@@ -72,14 +79,13 @@ def numa_rooms(machine: Machine, state: NodeState) -> str:
     return "; ".join(f"NUMA {cpu_list(mask_of(ids))}{' each' if len(ids) > 1 else ''}: {words}" for ids, words in runs)
 
 
-def _numa_room(machine: Machine, state: NodeState, position: int) -> str:
+def _numa_room(machine: Machine, free_cpus: int, free_devices: Iterable[int], position: int) -> str:
     cpus = machine.cpus.numa_cpus[position]
-    parts = [f"{(state.free_cpus & cpus).bit_count()} of {(cpus & ~machine.reserved_cpus).bit_count()} CPUs"]
-    for index, layout in enumerate(machine.devices):
-        devices = devices_by_numa(machine)[index][position]
+    parts = [f"{(free_cpus & cpus).bit_count()} of {(cpus & ~machine.reserved_cpus).bit_count()} CPUs"]
+    for layout, free, by_numa in zip(machine.devices, free_devices, devices_by_numa(machine), strict=True):
+        devices = by_numa[position]
         if devices:
-            free = (state.free_devices(machine, index) & devices).bit_count()
-            parts.append(f"{free} of {devices.bit_count()} {layout.resource}")
+            parts.append(f"{(free & devices).bit_count()} of {devices.bit_count()} {layout.resource}")
     return ", ".join(parts)
 
 
@@ -146,32 +152,51 @@ def _nearest(ledger: Ledger, pod: PodRecord, verdict: Verdict) -> NodeView | Non
     pool = (verdict.search.plain or verdict.search.eligible) & index.known
     asked_for = next((name for container in pod.demand.containers for name, count in container.devices if count), "")
     slots = chain.from_iterable(map(members, index.by_free_devices(asked_for, pool, most_first=True)))
-    views = (ledger.views[index.name(slot)] for slot in islice(chain(slots, members(pool)), MOST_COMPARED))
-    known = [view for view in views if view.record.machine is not None and view.full_state is not None]
-    return max(known, key=lambda view: _closeness(view, pod.demand), default=None)
+    views = ledger.views
+    compared = (views[index.name(slot)] for slot in islice(chain(slots, members(pool)), MOST_COMPARED))
+    return _nearest_of(pod.demand, compared)
 
 
-def _closeness(view: NodeView, demand: PodDemand) -> float:
-    """Return how near the best NUMA node comes to the widest container, from 0 to 2."""
-    machine, state = view.record.machine, view.full_state
-    if machine is None or state is None:
-        return -1.0
-    if not demand.containers:
-        return 0.0  # a manifest may name none: no node is nearer to it than another
-    widest = max(demand.containers, key=lambda c: (sum(n for _, n in c.devices), c.cpu_millicores))
-    cpus = demand.exclusive_cpus(widest)
-    asked_devices = [
-        (count, state.free_devices(machine, index), devices_by_numa(machine)[index])
-        for resource, count in widest.devices
-        if count and (index := machine.device_index(resource)) is not None
-    ]
-    best = 0.0
-    for position, of_numa in enumerate(machine.cpus.numa_cpus):
-        score = min(1.0, (state.free_cpus & of_numa).bit_count() / cpus) if cpus else 1.0
-        for count, free, by_numa in asked_devices:
-            score += min(1.0, (free & by_numa[position]).bit_count() / count)
-        best = max(best, score)
-    return best
+def _nearest_of(demand: PodDemand, views: Iterable[NodeView]) -> NodeView | None:
+    """Return the first of ``views`` whose best NUMA node comes nearest to the widest container."""
+    widest = max(demand.containers, key=lambda c: (sum(n for _, n in c.devices), c.cpu_millicores), default=None)
+    # A manifest may name no container: no node is nearer to it than another.
+    cpus = demand.exclusive_cpus(widest) if widest is not None else 0
+    devices = [(resource, count) for resource, count in widest.devices if count] if widest is not None else []
+    nearest, best = None, -1.0
+    for view in views:
+        machine, state = view.record.machine, view.full_state
+        if machine is None or state is None:
+            continue
+        score = _closeness(machine, state, cpus, devices)
+        if score > best:
+            nearest, best = view, score
+            if best >= 1 + len(devices):  # none comes nearer
+                break
+    return nearest
+
+
+def _closeness(machine: Machine, state: NodeState, cpus: int, devices: Iterable[tuple[str, int]]) -> float:
+    """Return how near the best NUMA node comes to ``cpus`` and ``devices``, from 0 to 1 for each of them."""
+    free_cpus = state.free_cpus
+    numa_cpus = machine.cpus.numa_cpus
+    scores = (
+        [_part((free_cpus & of_numa).bit_count(), cpus) for of_numa in numa_cpus] if cpus else [1.0] * len(numa_cpus)
+    )
+    for resource, count in devices:
+        index = machine.device_index(resource)
+        if index is not None:
+            free = state.free_devices(machine, index)
+            by_numa = devices_by_numa(machine)[index]
+            scores = [
+                score + _part((free & of_numa).bit_count(), count)
+                for score, of_numa in zip(scores, by_numa, strict=True)
+            ]
+    return max(scores, default=0.0)
+
+
+def _part(free: int, wanted: int) -> float:
+    return free / wanted if free < wanted else 1.0
 
 
 def _nearest_miss(ledger: Ledger, pod: PodRecord, view: NodeView, now_seconds: float) -> str:
@@ -190,9 +215,8 @@ def _nearest_miss(ledger: Ledger, pod: PodRecord, view: NodeView, now_seconds: f
     ]
     if short:
         return f"{sentence} By plain counts the whole node has free {', '.join(short)}."
-    allocator = ledger.charges.allocators.get(view.record.allocator)
-    answer = allocator.place(machine, state, pod.demand) if allocator is not None else None
-    if isinstance(answer, Rejection):
+    answer = ledger.charges.rejection(view.record.allocator, machine, state, pod.demand)
+    if answer is not None:
         who = "Its kubelet" if view.record.allocator is AllocatorKind.KUBELET else "Its scheduler"
         container = f" for container {answer.container}" if answer.container else ""
         sentence += f" {who} would answer {answer.reason}{container}."
@@ -254,8 +278,9 @@ def _change_now(ledger: Ledger, pod: PodRecord, nearest: NodeView | None) -> str
     most_cpus: Callable[[int], int] = _no_cpus
     if nearest is not None and nearest.record.machine is not None and nearest.full_state is not None:
         most_cpus = _most_cpus(nearest.record.machine, nearest.full_state, pod.demand)
+    eligible = ledger.index.eligible(pod.eligibility)
     for words, demand in _variants(pod.demand, most_cpus):
-        if ledger.find(replace(pod, demand=demand)).placement is not None:
+        if ledger.find_among(demand, eligible).placement is not None:
             return f"It would fit now {words}."
     return ""
 
@@ -299,6 +324,26 @@ def _variants(demand: PodDemand, most_cpus: Callable[[int], int]) -> Iterator[tu
 
     Exclusivity and policy (which only schedulers look at), the order of containers, fewer devices, fewer CPUs.
     """
+    yield from _variants_of_shape(demand)
+    widest = _widest_app(demand)
+    if widest is None:
+        return
+    cores = demand.exclusive_cpus(widest)
+    room = most_cpus(max((count for _, count in widest.devices), default=0))
+    for fewer in dict.fromkeys((room, room - room % 2, cores // 2)):
+        if 0 < fewer < cores:
+            changed = replace(widest, cpu_millicores=fewer * 1000)
+            totals = {**demand.totals, "cpu": demand.totals.get("cpu", 0) - (cores - fewer) * 1000}
+            yield f"with {fewer} CPUs instead of {cores}", _with(demand, widest, changed, totals)
+
+
+@lru_cache(maxsize=SHAPES_KEPT)
+def _variants_of_shape(demand: PodDemand) -> tuple[tuple[str, PodDemand], ...]:
+    """Return the variants that depend on no free state: all but fewer CPUs."""
+    return tuple(_shape_changes(demand))
+
+
+def _shape_changes(demand: PodDemand) -> Iterator[tuple[str, PodDemand]]:
     if demand.numa_policy and demand.numa_exclusive != "Preferred":
         yield "with singleNUMANodeExclusive Preferred", replace(demand, numa_exclusive="Preferred")
     looser = {"SingleNUMANode": ("Restricted", "BestEffort"), "Restricted": ("BestEffort",)}
@@ -311,7 +356,7 @@ def _variants(demand: PodDemand, most_cpus: Callable[[int], int]) -> Iterator[tu
             if list(order) != apps:
                 names = ", ".join(container.name for container in order)
                 yield f"with its containers in the order {names}", replace(demand, containers=(*others, *order))
-    widest = max(apps, key=lambda container: sum(count for _, count in container.devices), default=None)
+    widest = _widest_app(demand)
     if widest is None:
         return
     for resource, count in widest.devices:
@@ -321,13 +366,11 @@ def _variants(demand: PodDemand, most_cpus: Callable[[int], int]) -> Iterator[tu
             )
             totals = {**demand.totals, resource: demand.totals.get(resource, 0) - (count - fewer)}
             yield f"with {fewer} {resource} instead of {count}", _with(demand, widest, changed, totals)
-    cores = demand.exclusive_cpus(widest)
-    room = most_cpus(max((count for _, count in widest.devices), default=0))
-    for fewer in dict.fromkeys((room, room - room % 2, cores // 2)):
-        if 0 < fewer < cores:
-            changed = replace(widest, cpu_millicores=fewer * 1000)
-            totals = {**demand.totals, "cpu": demand.totals.get("cpu", 0) - (cores - fewer) * 1000}
-            yield f"with {fewer} CPUs instead of {cores}", _with(demand, widest, changed, totals)
+
+
+def _widest_app(demand: PodDemand) -> ContainerDemand | None:
+    apps = [container for container in demand.containers if container.kind is ContainerKind.APP]
+    return max(apps, key=lambda container: sum(count for _, count in container.devices), default=None)
 
 
 def _with(demand: PodDemand, old: ContainerDemand, new: ContainerDemand, totals: dict[str, int]) -> PodDemand:

@@ -50,6 +50,13 @@ def find_place(
         slot = index.slot(name)
         if slot is not None:
             eligible &= ~(1 << slot)
+    return place_among(charges, index, views, demand, eligible)
+
+
+def place_among(
+    charges: Charges, index: NodeIndex, views: Mapping[str, NodeView], demand: PodDemand, eligible: int
+) -> Search:
+    """Return where ``demand`` would go now on one of the ``eligible`` slots: for who has several demands for them."""
     plain = index.with_plain_room(demand.totals, eligible)
     numa = index.with_numa_room(demand, plain & index.known) & ~index.refused(demand)
     if not numa:
