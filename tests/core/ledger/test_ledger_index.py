@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_world import KUBELET, ledger, random_demand, random_eligibility, random_machines, random_node
+from ledger_world import GPU, KUBELET, ledger, random_demand, random_eligibility, random_machines, random_node
 
 from webhook.core.kubelet import KubeletAllocator
 from webhook.core.ledger import events
@@ -199,6 +199,34 @@ def test_a_column_answers_like_a_list(changes, amount):
         column.set(slot, value)
         values[slot] = value
     assert column.at_least(amount) == sum(1 << slot for slot, value in enumerate(values) if value >= amount)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 199), st.integers(0, 9), st.integers(-2, 12)), max_size=60))
+def test_a_column_answers_between_the_masks_that_it_keeps(steps):
+    """In a wide column a new amount is answered from its neighbours' masks: the answer is that of a scan."""
+    column, values = Column(200), [0] * 200
+    for slot, value, amount in steps:
+        column.set(slot, value)
+        values[slot] = value
+        assert column.at_least(amount) == sum(1 << at for at, number in enumerate(values) if number >= amount)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**9), st.booleans())
+def test_nodes_come_by_their_free_devices(seed, most_first):
+    """Sets of equally many free devices, in order; nodes with none are left out."""
+    _, made = crowded(seed)
+    free: dict[int, set[str]] = {}
+    for name, view in made.views.items():
+        on, state = view.record.machine, view.full_state
+        index = on.device_index(GPU) if on is not None and _is_known(made, name) else None
+        if index is not None and (count := state.free_devices(on, index).bit_count()):
+            free.setdefault(count, set()).add(name)
+    found = made.index.by_free_devices(GPU, made.index.known, most_first=most_first)
+    assert [set(made.index.names(nodes)) for nodes in found] == [
+        free[count] for count in sorted(free, reverse=most_first)
+    ]
 
 
 def test_a_column_keeps_a_bounded_number_of_masks():

@@ -7,13 +7,18 @@ A decision over 10,000 nodes is a handful of ANDs of 1,250-byte integers instead
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+from webhook.core.masks import members
 
 Key = TypeVar("Key", bound=Hashable)
 
 # Distinct amounts asked of one column that are kept. A cluster runs a few dozen pod shapes; a kept mask costs 1.2 kB
 # per 10,000 nodes, and an event touches those masks only whose amount lies between the old and the new number.
 KEPT_AMOUNTS = 128
+
+# A slot that is looked at by itself costs as much as about 15 in a scan over all 10,000 (0.9 us against 0.06).
+_SCANNED_AS_ONE: Final = 32
 
 _AS_DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 
@@ -52,8 +57,7 @@ class Column:
         """Return the mask of slots whose number is ``amount`` or more."""
         mask = self._at_least.get(amount)
         if mask is None:
-            digits = bytes(map(amount.__le__, reversed(self.values))).translate(_AS_DIGITS)
-            mask = int(digits, 2) if digits else 0
+            mask = self._between_kept(amount)
             if len(self._at_least) >= KEPT_AMOUNTS:
                 self._amounts.remove(self._at_least.popitem(last=False)[0])
             insort(self._amounts, amount)
@@ -61,6 +65,17 @@ class Column:
         else:
             self._at_least.move_to_end(amount)
         return mask
+
+    def _between_kept(self, amount: int) -> int:
+        """Return the mask of an amount that is not kept: only slots between its neighbours' masks are looked at."""
+        at = bisect_right(self._amounts, amount)
+        if at:
+            above = self._at_least[self._amounts[at]] if at < len(self._amounts) else 0
+            open_slots = self._at_least[self._amounts[at - 1]] & ~above
+            if open_slots.bit_count() * _SCANNED_AS_ONE < len(self.values):
+                return above | _mask_of_slots(slot for slot in members(open_slots) if self.values[slot] >= amount)
+        digits = bytes(map(amount.__le__, reversed(self.values))).translate(_AS_DIGITS)
+        return int(digits, 2) if digits else 0
 
 
 class Sets(Generic[Key]):
