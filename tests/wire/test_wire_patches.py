@@ -167,6 +167,15 @@ def test_an_edit_that_does_not_come_out_is_not_sent():
         proven_patch({}, [SetAnnotation("a", "1"), SetAnnotation("a", "2")])
 
 
+@pytest.mark.parametrize("required", [{}, {"nodeSelectorTerms": None}, {"nodeSelectorTerms": []}], ids=str)
+def test_no_term_matches_nothing_and_holds_up_no_other_edit(required):
+    """The API server refuses such a pod itself; what else is to be edited is."""
+    raw = {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}}
+    annotation = SetAnnotation("cpuset-scheduler", "required")
+    label = RequireNodeLabel("ack.node.gpu.schedule", ("topology",))
+    assert proven_patch(raw, [annotation, label]) == build_patch(raw, [annotation])
+
+
 edits = st.lists(
     st.builds(SetAnnotation, st.sampled_from(["cpuset-scheduler", "x/y~z", "new/key"]), st.text(max_size=4))
     | st.builds(

@@ -69,9 +69,14 @@ def shows(raw: Mapping[str, object], edit: Edit) -> bool:
         annotations = _map(_map(raw.get("metadata")).get("annotations"))
         return annotations.get(edit.key) == edit.value
     here = _map(raw.get("spec"))
-    for name in _AFFINITY:
+    for name in _AFFINITY[:-1]:
         here = _map(here.get(name))
-    terms = here.get("nodeSelectorTerms")
+    required = here.get(_AFFINITY[-1])
+    if not isinstance(required, dict):
+        return False
+    terms = required.get("nodeSelectorTerms")
+    if terms is None:
+        return True  # No term matches nothing: there is nothing to add (``_require``).
     return isinstance(terms, list) and all(_is_empty(term) or _demands(term, edit) for term in terms)
 
 
