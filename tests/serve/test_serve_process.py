@@ -73,16 +73,13 @@ class Server:
             tick.wait(0.05)
         raise AssertionError(f"{path} never answered {status}")
 
-    def until_refused(self) -> None:
-        """Connect until nobody listens."""
-        tick = threading.Event()
-        for _ in range(int(PATIENCE_SECONDS / 0.05)):
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS).close()
-            except ConnectionRefusedError:
-                return
-            tick.wait(0.05)
-        raise AssertionError("it never stopped listening")
+    def refuses(self) -> bool:
+        """Whether nobody listens any more."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS).close()
+        except ConnectionRefusedError:
+            return True
+        return False
 
 
 @pytest.fixture
@@ -177,7 +174,7 @@ def test_the_client_is_first_to_close_an_idle_connection(tmp_path, pair):
         used.sendall(post(REVIEW, fields=JSON))
         assert b"connection: keep-alive" in answer(used).lower()
         server.process.send_signal(signal.SIGTERM)
-        server.until_refused()
+        until(server.refuses)
         used.settimeout(LOOK_SECONDS)
         with pytest.raises(TimeoutError):
             used.recv(1)

@@ -18,10 +18,9 @@ from webhook.serve.limits import Limits
 from webhook.serve.plan import Plan
 from webhook.serve.reactor import Reactor
 from webhook.service.services import Services
+from webhook.service.settings import CLOSING_SECONDS
 
 _TICK_SECONDS = 0.25
-_CLOSING_SECONDS = 2.0
-"""Before the end by force idle connections are closed after all; for answers on their way and ``on_stop``."""
 _SWITCH_INTERVAL_SECONDS = 0.001
 """CPython's default of 5 ms lets a busy thread (a large review, a burst of watch events) hold up every small call by
 that much; a switch costs microseconds."""
@@ -71,18 +70,18 @@ class AdmissionWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
         health.serving()
         while self.alive and self._is_parent_alive():
             self._tick(reactors, services)
+        server = plan.server
+        closes_at_seconds = time.monotonic() + server.graceful_seconds - CLOSING_SECONDS
         health.draining()
         admission.drain()
         for action in services.on_drain:
             action()
-        server = plan.server
         self._until(server.drain_seconds, reactors, services)
         admission.stop_accepting()
         # A call that meets a connection that is being closed has failed, so clients are left to close theirs.
-        patience_seconds = server.graceful_seconds - server.drain_seconds - _CLOSING_SECONDS
-        self._until(patience_seconds, reactors, services, unless_empty=admission)
+        self._until(closes_at_seconds - time.monotonic(), reactors, services, unless_empty=admission)
         admission.close_idle()
-        self._until(_CLOSING_SECONDS, reactors, services, unless_empty=admission)
+        self._until(CLOSING_SECONDS, reactors, services, unless_empty=admission)
         for action in services.on_stop:
             action()
 

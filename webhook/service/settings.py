@@ -19,6 +19,9 @@ from webhook.core.ledger.verdicts import MachineClass, Outcome
 from webhook.core.modes import Enforcement, Mode
 from webhook.wire.workload_kinds import WorkloadKind
 
+CLOSING_SECONDS: Final = 2.0
+"""Of ``graceful_seconds``, the last: idle connections are closed after all, answers on their way leave, threads end."""
+
 
 class Role(enum.Enum):
     """Which endpoints a process serves (``DESIGN.md`` 1)."""

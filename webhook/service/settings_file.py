@@ -18,7 +18,7 @@ from referencing import Registry, Resource
 from certs.regular import open_regular
 from webhook.core.plain_text import plain
 from webhook.core.pod import Malformed
-from webhook.service.settings import Role, Settings, settings_from
+from webhook.service.settings import CLOSING_SECONDS, Role, Settings, settings_from
 from webhook.service.settings_kept import MOST_BYTES, KeptContent
 from webhook.service.start import StartError
 from webhook.wire.machine_classes import read_machine_classes
@@ -27,9 +27,6 @@ from webhook.wire.schema_faults import MACHINE_CLASS_SCHEMA, read_by_schema, rea
 from webhook.wire.shapes import describe
 from webhook.wire.workload_kinds import WorkloadKind, WorkloadKindError
 from webhook.wire.workload_rows import workload_kind_from
-
-_LAST_SECONDS: Final = 2.0
-"""Between the end of draining and the end by force: what the worker needs to close what is left."""
 
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", re.ASCII)
 """As the schema has it: options of the command line do not pass that."""
@@ -159,11 +156,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             f"server.workers: found {server.workers} with role {server.role.value}, wanted 1, or role rules: "
             "the ledger is one process."
         )
-    least = server.drain_seconds + _LAST_SECONDS
+    least = server.drain_seconds + CLOSING_SECONDS
     if server.graceful_seconds < least:
         yield (
             f"server.gracefulSeconds: found {server.graceful_seconds:g}, wanted {least:g} or more: "
-            f"drainSeconds and {_LAST_SECONDS:g}."
+            f"drainSeconds and {CLOSING_SECONDS:g}."
         )
     for name, address in (("bind", server.bind), ("probeBind", server.probe_bind)):
         if address and not _ADDRESS.fullmatch(address):
