@@ -1,10 +1,16 @@
 """Webhooks that come late or go away: what was there before us, and what happens while our server is down."""
 
+import itertools
 import json
+import string
+from types import MappingProxyType
 
+import pytest
 from controlplane.plane import ControlPlane
 from support.builders import SPEC_KEY, raw_pod
 from support_server import registered
+
+from webhook.core.match_conditions import MOST_ENTRIES
 
 RULES_ONLY = ("--without=capacity-pods", "--without=capacity-workloads", "--without=bind")
 
@@ -51,3 +57,88 @@ def test_pods_of_others_never_reach_a_server_that_is_down(control_plane, webhook
         marked = plane.kubectl("apply", "-f", "-", input=json.dumps(pod_manifest(namespace, "marked")))
         assert marked.returncode == 1
         assert "failed calling webhook" in marked.stderr
+
+
+def test_a_pod_of_ours_that_runs_goes_on_while_the_server_is_down(control_plane, webhook_server, namespace):
+    """What no rule reads is changed without us: finalizers, owners, foreign metadata, images, debug containers."""
+    plane, server = control_plane, webhook_server(extra=("--role", "rules"))
+    at = f"/api/v1/namespaces/{namespace}/pods/p"
+    with registered(plane, server, RULES_ONLY):
+        pod = pod_manifest(namespace, "p", metadata={"finalizers": ["batch.kubernetes.io/job-tracking"]})
+        plane.apply(json.dumps(pod))
+        server.running.kill()
+
+        def patched(patch):
+            return plane.api("PATCH", at, patch, content_type="application/strategic-merge-patch+json")
+
+        patched({"metadata": {"annotations": {"team/note": "x"}, "labels": {"role": "master"}}}).wanted(200)
+        account = plane.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")["metadata"]
+        owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": account["name"], "uid": account["uid"]}
+        patched({"metadata": {"ownerReferences": [owner]}}).wanted(200)
+        patched({"spec": {"containers": [{"name": "example", "image": "other"}]}}).wanted(200)
+        patched({"metadata": {"$deleteFromPrimitiveList/finalizers": pod["metadata"]["finalizers"]}}).wanted(200)
+        stored = plane.get(at)
+        assert "finalizers" not in stored["metadata"]
+        stored["spec"]["ephemeralContainers"] = [{"name": "debug", "image": "busybox"}]
+        plane.api("PUT", f"{at}/ephemeralcontainers", stored).wanted(200)
+        for change in ({"annotations": {SPEC_KEY: "{}"}}, {"annotations": {SPEC_KEY: None}}):
+            assert "failed calling webhook" in patched({"metadata": change}).wanted(500).json()["message"]
+
+
+ANNOTATION_BYTES = 256 * 1024
+LETTERS = string.ascii_lowercase + string.digits
+
+
+def most_annotations():
+    """As many annotations as the API server stores: their keys are as short as can be."""
+    keys, size = {}, 0
+    for length in itertools.count(1):
+        for letters in itertools.product(LETTERS, repeat=length):
+            size += length
+            if size > ANNOTATION_BYTES:
+                return keys
+            keys["".join(letters)] = ""
+    raise AssertionError
+
+
+def longest_annotations(count):
+    """So many of the longest keys, each of them nearly one of ours."""
+    prefix = ".".join(["x" * 61] * 5)[:253]
+    return {f"{prefix}/{at:03}{'resource-spec-' * 4}end": "" for at in range(count)}
+
+
+DEAREST = {
+    "the most": most_annotations(),
+    "the longest": longest_annotations(ANNOTATION_BYTES // 320),
+    "the longest that are searched": longest_annotations(MOST_ENTRIES),
+}
+
+
+@pytest.mark.parametrize("annotations", DEAREST.values(), ids=DEAREST)
+def test_the_largest_pods_of_others_never_notice(control_plane, webhook_server, namespace, annotations):
+    """The conditions cost no more than the API server lets them, whatever another's pod carries."""
+    plane, server = control_plane, webhook_server(extra=("--role", "rules"))
+    with registered(plane, server, RULES_ONLY):
+        server.running.kill()
+        changed_whole(plane, pod_manifest(namespace, "p"), annotations)
+
+
+def test_the_dearest_pod_of_ours_can_be_changed(control_plane, webhook_server, namespace):
+    """With a mark, what changes is searched for, too."""
+    plane, server = control_plane, webhook_server(extra=("--role", "rules"))
+    pod = pod_manifest(namespace, "p")
+    mark = pod["metadata"]["annotations"]
+    with registered(plane, server, RULES_ONLY):
+        changed_whole(plane, pod, longest_annotations(MOST_ENTRIES - len(mark)), kept=mark)
+
+
+def changed_whole(plane, pod, annotations, kept=MappingProxyType({})):
+    """Create the pod with the annotations, then change the key of each."""
+    at = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+    pod["metadata"]["annotations"] = {**annotations, **kept}
+    plane.api("POST", at, pod).wanted(201)
+    stored = plane.get(f"{at}/p")
+    del stored["metadata"]["resourceVersion"]  # the scheduler writes the pod's status meanwhile
+    others = {key.upper() if "/" not in key else f"{key}s": "" for key in annotations}
+    stored["metadata"]["annotations"] = {**others, **kept}
+    plane.api("PUT", f"{at}/p", stored).wanted(200)

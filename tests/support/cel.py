@@ -1,4 +1,6 @@
-"""The little of CEL that our match conditions use, read as Python: has, exists, matches, in, and, or, not.
+"""The little of CEL that our match conditions use, read as Python.
+
+That is: has, exists, matches, startsWith, size, in, and, or, not.
 
 Stricter than CEL in one way: an error on the left of ``||`` or ``&&`` is not forgiven by the right.
 """
@@ -28,14 +30,14 @@ def levelled(value: Any) -> Any:
 def evaluate(expression: str, **variables: Any) -> bool:
     """Return what ``expression`` is for the variables (``object``, ``oldObject``), given as JSON or None."""
     names = {name: levelled(value) for name, value in variables.items()}
-    names.update(null=None, re=re, string=str)
+    names.update(null=None, re=re, string=str, size=len)
     return bool(eval(_python(expression), {"__builtins__": {"any": any, "bool": bool}, **names}))  # noqa: S307 - our own text
 
 
 def _python(expression: str) -> str:
     text = re.sub(r"has\(([\w.]+)\.(\w+)\)", r"('\2' in \1)", expression)
     text = _MATCHES.sub(r"bool(re.search(\2, \1))", text)
-    text = text.replace("&&", " and ").replace("||", " or ")
+    text = text.replace(".startsWith(", ".startswith(").replace("&&", " and ").replace("||", " or ")
     text = re.sub(r"!(?=\()", " not ", text)
     while (found := _EXISTS.search(text)) is not None:
         end = _closing(text, found.end())

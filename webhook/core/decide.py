@@ -17,7 +17,6 @@ from webhook.core.spelling import annotation_path, shown
 from webhook.core.updates import resize_findings, update_findings
 
 _ALLOWED: Final = Decision(allowed=True)
-_EPHEMERAL_CONTAINERS: Final = "ephemeralcontainers"
 _RESIZE: Final = "resize"
 
 
@@ -74,9 +73,6 @@ def _is_marked(pod: Pod, old: Subject | None, rules: Rules) -> bool:
 
 def _pod(ask: Ask, pod: Pod, rules: Rules) -> Decision:
     old = ask.old if isinstance(ask.old, Pod) else None
-    if ask.subresource == _EPHEMERAL_CONTAINERS:
-        # They ask for nothing, and the API server keeps everything else of the old pod: kubectl debug is never held up.
-        return _ALLOWED
     if old is None:
         return _of(judge_pod(pod, rules, stage=Stage.CREATE, namespace=ask.namespace))
     if ask.subresource == _RESIZE:

@@ -83,6 +83,12 @@ class Dialect:
     """Labels of nodes that choose a NUMA or GPU mode, each with the values that are known."""
     result_keys: tuple[str, ...] = ()
     """Annotations that only a scheduler may write."""
+    read_annotations: tuple[str, ...] = ()
+    """Further annotations that its rules read, beside the homes, ``cpuset`` and the results."""
+    read_labels: tuple[str, ...] = ()
+    """Labels of pods that its rules read."""
+    read_label_prefixes: tuple[str, ...] = ()
+    """The same for every label that starts so."""
     schedulers: tuple[str, ...] = ()
     """Values of ``spec.schedulerName`` that are known to read the spec; empty where every scheduler does."""
     rules: tuple[Rule, ...] = ()

@@ -5,7 +5,7 @@ Keys and values: ``domain/koordinator-ack.md`` 1.1, 1.3, 1.4, 2.6, 3.3 to 3.6 an
 
 from typing import Final
 
-from webhook.core.cpu_binding import CPUSET_SCHEDULER
+from webhook.core.cpu_binding import CPUSET_SCHEDULER, PRIORITY_LABEL, QOS_LABEL
 from webhook.core.dialect import Dialect
 from webhook.core.rules import conflict, cpu, cpuset, effect, form, gpu, koordinator, node, result, spec
 
@@ -35,6 +35,8 @@ ACK: Final = Dialect(
         "scheduler.framework.gpushare.allocation",
         *_KOORDINATOR_RESULTS,
     ),
+    read_annotations=(conflict.CPU_TOPOLOGY_ANNOTATION,),
+    read_label_prefixes=(conflict.GPU_TOPOLOGY_LABELS,),
     schedulers=("default-scheduler",),
     requires_policy=True,
     rules=(
@@ -66,6 +68,7 @@ KOORDINATOR: Final = Dialect(
     foreign_gpus=("aliyun.com/gpu",),
     policy_labels=(("node.koordinator.sh/numa-topology-policy", ("SingleNUMANode", "Restricted", "BestEffort")),),
     result_keys=_KOORDINATOR_RESULTS,
+    read_labels=(QOS_LABEL, PRIORITY_LABEL),
     schedulers=("koord-scheduler",),
     rules=(
         form.fields,

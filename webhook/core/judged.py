@@ -37,6 +37,8 @@ class Judged:
     operations: frozenset[Operation]
     subresources: frozenset[str]
     looks: tuple[Look, ...]
+    only_changes: bool = False
+    """Whether an UPDATE is judged only where it changes what a rule reads (``webhook.core.changes``)."""
 
 
 _CREATE: Final = frozenset({Operation.CREATE})
@@ -44,14 +46,16 @@ _BOTH: Final = frozenset({Operation.CREATE, Operation.UPDATE})
 _PLAIN: Final = frozenset({""})
 
 TABLE: Final = (
-    Judged("mutate-pods", Endpoint.MUTATE, Pod, _BOTH, _PLAIN, (Look.OBJECT_MARK,)),
+    Judged("mutate-pods", Endpoint.MUTATE, Pod, _BOTH, _PLAIN, (Look.OBJECT_MARK,), only_changes=True),
     Judged(
         "validate-pods",
         Endpoint.VALIDATE,
         Pod,
         _BOTH,
-        frozenset({"", "resize", "ephemeralcontainers"}),
+        # Not ephemeralcontainers: they ask for nothing, and the API server keeps everything else of the old pod.
+        frozenset({"", "resize"}),
         (Look.OBJECT_MARK, Look.OLD_OBJECT_MARK),
+        only_changes=True,
     ),
     Judged("validate-workloads", Endpoint.VALIDATE, Workload, _BOTH, _PLAIN, (Look.TEMPLATE_MARK,)),
     Judged("validate-bindings", Endpoint.VALIDATE, Binding, _CREATE, frozenset({"", "binding"}), (Look.BINDING_KEYS,)),

@@ -22,6 +22,8 @@ from webhook.core.spelling import nearest
 
 SPEAKS_OF_A_POLICY = "(?i)numa[^a-z0-9]*topo|single[^a-z0-9]*numa"
 """What the text of an older home matches where it holds a NUMA spec: RE2 and Python read it alike."""
+IN_EVERY_NEAR_MISS = "spec"
+"""Every near miss of a home holds this word, in any case: the search costs less than a pattern."""
 _SPEAKS_OF_A_POLICY = re.compile(SPEAKS_OF_A_POLICY)
 
 
@@ -39,20 +41,32 @@ class Vocabulary:
     near_older_home: re.Pattern[str]
     others: frozenset[str]
     """Exact homes of dialects that are not looked for: no near misses of ours."""
+    read_annotations: frozenset[str]
+    """Keys that a rule reads, but for those that only look like one."""
+    near_read_annotation: re.Pattern[str]
+    """Keys that are a home, an older home or a companion, or look like one. RE2 reads the pattern alike."""
+    read_labels: frozenset[str]
+    read_label_prefixes: tuple[str, ...]
 
     @staticmethod
     def of(dialects: tuple[Dialect, ...]) -> "Vocabulary":
         """Return the vocabulary of ``dialects``."""
         homes = frozenset(dialect.home for dialect in dialects if dialect.home)
         older = frozenset(dialect.older_home for dialect in dialects if dialect.older_home)
+        companions = dict(dialect.cpuset for dialect in dialects if dialect.cpuset is not None)
+        read = {key for dialect in dialects for key in (*dialect.result_keys, *dialect.read_annotations)}
         return Vocabulary(
             dialects=dialects,
             homes=homes,
             older_homes=older,
-            companions=MappingProxyType(dict(dialect.cpuset for dialect in dialects if dialect.cpuset is not None)),
+            companions=MappingProxyType(companions),
             near_home=re.compile(near_pattern(homes)),
             near_older_home=re.compile(near_pattern(older)),
             others=frozenset(NUMA_SPEC_KEYS) - homes - older,
+            read_annotations=frozenset(read),
+            near_read_annotation=re.compile(near_pattern({*homes, *older, *companions})),
+            read_labels=frozenset(key for dialect in dialects for key in dialect.read_labels),
+            read_label_prefixes=tuple(sorted({key for dialect in dialects for key in dialect.read_label_prefixes})),
         )
 
     def carries_mark(self, annotations: Mapping[str, object]) -> bool:
@@ -70,6 +84,14 @@ class Vocabulary:
                 return True
         return False
 
+    def reads_annotation(self, key: str) -> bool:
+        """Return whether what a rule says can depend on the annotation ``key``."""
+        return key in self.read_annotations or self.near_read_annotation.search(key) is not None
+
+    def reads_label(self, key: str) -> bool:
+        """Return whether what a rule says of a pod can depend on its label ``key``."""
+        return key in self.read_labels or key.startswith(self.read_label_prefixes)
+
     def near_homes(self, annotations: Mapping[str, str]) -> tuple[str, ...]:
         """Return the keys of marks of kind 2, and of near misses of kind 3, in sorted order."""
         near = [
@@ -85,8 +107,7 @@ class Vocabulary:
         return next(dialect for dialect in self.dialects if dialect.home == home)
 
     def _is_near(self, key: str, text: object) -> bool:
-        # Every near miss holds this word: the search costs less than a regular expression.
-        if "spec" not in key.lower() or key in self.others:
+        if IN_EVERY_NEAR_MISS not in key.lower() or key in self.others:
             return False
         if self.near_home.search(key) is not None:
             return True

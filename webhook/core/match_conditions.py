@@ -2,8 +2,14 @@
 
 Made from the same vocabulary as ``webhook.core.marks``, so that the two cannot drift. An expression that fails on an
 object refuses it where the failure policy is Fail, so each asks with ``has`` before it goes a level down, and the
-object is asked for null. Needs nothing that Kubernetes 1.28 does not have. Limits of CEL at run time are far away: an
-annotation key has at most 316 characters, all annotations together 256 KiB.
+object is asked for null. Needs nothing that Kubernetes 1.28 does not have.
+
+An expression that costs too much refuses, too, and the time of a loop grows with the square of its rounds (measured on
+1.37: 16,000 annotations take 2 s, 39,000 take 30). So exact keys are looked up, and only maps of a size that somebody
+could have written are searched for what looks like ours. All annotations have 256 KiB together, a key at most 317
+characters, and one expression may cost 1,000,000 units
+(kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/apis/cel/config.go); ``tests/e2e/test_e2e_outage.py`` sends the
+dearest pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,8 +19,12 @@ from typing import Final
 from webhook.core.dialect import Dialect
 from webhook.core.dialects import DIALECTS
 from webhook.core.judged import TABLE, Judged, Look
-from webhook.core.marks import SPEAKS_OF_A_POLICY, Vocabulary
+from webhook.core.marks import IN_EVERY_NEAR_MISS, SPEAKS_OF_A_POLICY, Vocabulary
 
+MOST_ENTRIES: Final = 500
+"""A map with more entries is not searched for near misses of a mark; where one changes, the change may be of ours."""
+MOST_CONTAINERS: Final = 30
+"""In a longer list, every change is taken for one of amounts."""
 TEMPLATE_PATHS: Final = ("spec.template", "spec.jobTemplate.spec.template", "template")
 """Where Kubernetes' own workloads keep their pod templates; ``template`` is PodTemplate's."""
 
@@ -42,20 +52,82 @@ def match_conditions(
 
 
 def mark_expression(annotations: str, vocabulary: Vocabulary) -> str:
-    """Return CEL that is true where the map at path ``annotations`` carries a mark, as ``Vocabulary.carries_mark``."""
-    any_of = [f"k in {_list(sorted(vocabulary.homes))}"]
+    """Return CEL that is true where the map at path ``annotations`` carries a mark, as ``Vocabulary.carries_mark``.
+
+    But in a map with more than ``MOST_ENTRIES`` it finds exact keys only: a near miss there does no harm but to itself.
+    """
+    any_of = [f"{_text(key)} in {annotations}" for key in sorted(vocabulary.homes)]
     any_of += [
-        f"(k == {_text(key)} && {annotations}[k] == {_text(wanted)})" for key, wanted in vocabulary.companions.items()
+        f"({_text(key)} in {annotations} && {annotations}[{_text(key)}] == {_text(wanted)})"
+        for key, wanted in vocabulary.companions.items()
     ]
-    any_of.append(_near(annotations, vocabulary))
-    return f"{annotations}.exists(k, {' || '.join(any_of)})"
+    any_of += [
+        f"({_text(key)} in {annotations} && {_speaks(annotations, _text(key))})"
+        for key in sorted(vocabulary.older_homes)
+    ]
+    return " || ".join((*any_of, _any_near(annotations, vocabulary)))
+
+
+def change_expression(vocabulary: Vocabulary) -> str:
+    """Return CEL that is true where an UPDATE changes what a rule reads, as ``webhook.core.changes``."""
+    exact = _list(sorted(vocabulary.read_annotations))
+    annotation = f"k in {exact} || k.matches({_text(vocabulary.near_read_annotation.pattern)})"
+    label = " || ".join(
+        [
+            f"k in {_list(sorted(vocabulary.read_labels))}",
+            *(f"k.startsWith({_text(prefix)})" for prefix in vocabulary.read_label_prefixes),
+        ]
+    )
+    any_of = (
+        _moved("metadata.annotations", annotation),
+        _moved("metadata.labels", label),
+        *(_differs(path) for path in _READ_WHOLE),
+        *(_amounts_differ(path) for path in _WITH_AMOUNTS),
+    )
+    return " || ".join(any_of)
+
+
+_READ_WHOLE: Final = ("spec.nodeSelector", "spec.affinity", "spec.resources")
+_WITH_AMOUNTS: Final = ("spec.containers", "spec.initContainers")
+
+
+def _moved(path: str, is_read: str) -> str:
+    """Return CEL: below ``path`` an entry came, went or has another text, for whose key ``k`` ``is_read`` holds."""
+    new, old = f"object.{path}", f"oldObject.{path}"
+    had = f"has({old}) && k in {old} && {old}[k] == {new}[k]"
+    return (
+        f"(has({new}) && (!has({old}) || {new} != {old}) && (size({new}) > {MOST_ENTRIES} || "
+        f"{new}.exists(k, !({had}) && ({is_read})))) || "
+        f"(has({old}) && (!has({new}) || {new} != {old}) && (size({old}) > {MOST_ENTRIES} || "
+        f"{old}.exists(k, !(has({new}) && k in {new}) && ({is_read}))))"
+    )
+
+
+def _differs(path: str) -> str:
+    new, old = f"object.{path}", f"oldObject.{path}"
+    return f"has({new}) != has({old}) || (has({new}) && {new} != {old})"
+
+
+def _amounts_differ(path: str) -> str:
+    """Return CEL: a container of the list at ``path`` has other amounts; the API server lets none come or go."""
+    new, old = f"object.{path}", f"oldObject.{path}"
+    same = (
+        "o.name == c.name && has(o.resources) == has(c.resources) && (!has(c.resources) || o.resources == c.resources)"
+    )
+    return (
+        f"(has({new}) && has({old}) && {new} != {old} && "
+        f"(size({new}) > {MOST_CONTAINERS} || {new}.exists(c, !({old}.exists(o, {same})))))"
+    )
 
 
 def _conditions(row: Judged, vocabulary: Vocabulary, template_paths: tuple[str, ...]) -> tuple[MatchCondition, ...]:
     if Look.EVERYTHING in row.looks:
         return ()
-    parts = [_look(look, vocabulary, template_paths) for look in row.looks]
-    return (MatchCondition("numa-mark", " || ".join(parts)),)
+    mark = " || ".join(_look(look, vocabulary, template_paths) for look in row.looks)
+    if row.only_changes:
+        # One expression, for the API server evaluates each condition whatever the others say.
+        mark = f"({mark}) && (oldObject == null || {change_expression(vocabulary)})"
+    return (MatchCondition("numa-mark", mark),)
 
 
 def _look(look: Look, vocabulary: Vocabulary, template_paths: tuple[str, ...]) -> str:
@@ -81,7 +153,7 @@ def _look(look: Look, vocabulary: Vocabulary, template_paths: tuple[str, ...]) -
 
 
 def _guarded_mark(root: str, path: str, vocabulary: Vocabulary) -> str:
-    return f"({_guard(root, path)} && {mark_expression(f'{root}.{path}', vocabulary)})"
+    return f"({_guard(root, path)} && ({mark_expression(f'{root}.{path}', vocabulary)}))"
 
 
 def _guard(root: str, path: str) -> str:
@@ -95,22 +167,32 @@ def _guard(root: str, path: str) -> str:
 
 def _binding_keys(vocabulary: Vocabulary) -> str:
     """Return CEL for a Binding whose annotations have a key of ours: a home, its companion, a near miss, a result."""
+    annotations = "object.metadata.annotations"
     keys = {key for dialect in vocabulary.dialects for key in dialect.result_keys}
     keys.update(vocabulary.homes, vocabulary.companions)
-    near = _near("object.metadata.annotations", vocabulary)
-    return (
-        f"({_guard('object', 'metadata.annotations')} && "
-        f"object.metadata.annotations.exists(k, k in {_list(sorted(keys))} || {near}))"
-    )
+    any_of = [f"{_text(key)} in {annotations}" for key in sorted(keys)]
+    any_of += [
+        f"({_text(key)} in {annotations} && {_speaks(annotations, _text(key))})"
+        for key in sorted(vocabulary.older_homes)
+    ]
+    any_of.append(_any_near(annotations, vocabulary))
+    return f"({_guard('object', 'metadata.annotations')} && ({' || '.join(any_of)}))"
 
 
-def _near(annotations: str, vocabulary: Vocabulary) -> str:
-    """Return CEL for a key ``k`` that is nearly a home, or an older home (nearly) whose text speaks of a policy."""
+def _any_near(annotations: str, vocabulary: Vocabulary) -> str:
+    """Return CEL for a key that is nearly a home, or an older home (nearly) whose text speaks of a policy."""
     near = (
-        f"k.matches({_text(vocabulary.near_home.pattern)}) || (k.matches({_text(vocabulary.near_older_home.pattern)}) "
-        f"&& {annotations}[k].matches({_text(SPEAKS_OF_A_POLICY)}))"
+        f"k.matches({_text(vocabulary.near_home.pattern)}) || "
+        f"(k.matches({_text(vocabulary.near_older_home.pattern)}) && {_speaks(annotations, 'k')})"
     )
-    return f"(!(k in {_list(sorted(vocabulary.others))}) && ({near}))" if vocabulary.others else f"({near})"
+    if vocabulary.others:
+        near = f"!(k in {_list(sorted(vocabulary.others))}) && ({near})"
+    quick = f"k.matches({_text(f'(?i){IN_EVERY_NEAR_MISS}')})"
+    return f"(size({annotations}) <= {MOST_ENTRIES} && {annotations}.exists(k, {quick} && ({near})))"
+
+
+def _speaks(annotations: str, key: str) -> str:
+    return f"{annotations}[{key}].matches({_text(SPEAKS_OF_A_POLICY)})"
 
 
 def _devices_or_whole_cores(vocabulary: Vocabulary) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from webhook.core.changes import concerns_rules
 from webhook.core.dialect import Case, Dialect, Stage
 from webhook.core.findings import Family, Finding
 from webhook.core.judge import case_findings, cases_of, pod_findings
@@ -27,7 +28,7 @@ def update_findings(old: Pod, new: Pod, rules: Rules, username: str) -> Iterator
        before, because the scheduler reads the stored text.
     4. Result annotations have their own writers.
     """
-    if new.is_mirror or _same_to_us(old, new):
+    if new.is_mirror or not concerns_rules(old, new, rules.vocabulary):
         return
     scheduled = bool(old.node_name or new.node_name)
     after = cases_of(new, rules, Stage.UPDATE)
@@ -73,20 +74,6 @@ def _effective(pod: Pod, dialect: Dialect) -> NumaSpec | None:
         return home
     older = spec_in(pod.numa_specs, dialect.older_home)
     return older if older is not None and speaks_of_a_policy(older.text) else None
-
-
-def _same_to_us(old: Pod, new: Pod) -> bool:
-    """Return whether nothing changed that a rule reads: the usual update, of a label, a finalizer, an image."""
-    return (
-        old.annotations == new.annotations
-        and old.containers == new.containers
-        and old.labels == new.labels
-        and old.node_selector == new.node_selector
-        and old.required_terms == new.required_terms
-        and old.node_name == new.node_name
-        and old.overhead == new.overhead
-        and (old.pod_requests, old.pod_limits) == (new.pod_requests, new.pod_limits)
-    )
 
 
 def _fresh(old: Pod, rules: Rules, new: Pod, after: tuple[Case, ...]) -> Iterator[Finding]:

@@ -96,8 +96,8 @@ def test_cel_sees_the_same_marks(annotations, vocabulary):
 def test_validate_pods_looks_at_both_objects(annotations, before):
     """The condition of pods holds where the object or the old object carries a mark, maps there or not."""
     (condition,) = match_conditions()["validate-pods"]
-    new = {"metadata": {} if annotations is None else {"annotations": annotations}}
-    old = None if before is None else {"metadata": {"annotations": before}}
+    new = {"metadata": {} if annotations is None else {"annotations": annotations}, "spec": {"nodeSelector": {}}}
+    old = None if before is None else {"metadata": {"annotations": before}, "spec": {}}
     wanted = ALL.carries_mark(annotations or {}) or ALL.carries_mark(before or {})
     assert evaluate(condition.expression, object=new, oldObject=old) == wanted
 

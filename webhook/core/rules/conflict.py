@@ -12,23 +12,23 @@ from webhook.core.findings import Finding
 from webhook.core.reasons import CONFLICT_CPU_TOPOLOGY, CONFLICT_GPU_TOPOLOGY
 from webhook.core.spelling import annotation_path, label_path, shown
 
-_CPU_TOPOLOGY_ANNOTATION: Final = "cpu-policy"
-_GPU_TOPOLOGY_LABELS: Final = "gpu-topology"
+CPU_TOPOLOGY_ANNOTATION: Final = "cpu-policy"
+GPU_TOPOLOGY_LABELS: Final = "gpu-topology"
 """Labels that start so are what ``arena submit --gputopology=true`` sets."""
 
 
 def features(case: Case) -> Iterator[Finding]:
     """Refuse the annotation ``cpu-policy`` and the labels ``gpu-topology*``."""
-    found = case.pod.annotations.get(_CPU_TOPOLOGY_ANNOTATION)
+    found = case.pod.annotations.get(CPU_TOPOLOGY_ANNOTATION)
     if found is not None:
         yield CONFLICT_CPU_TOPOLOGY.at(
-            annotation_path(_CPU_TOPOLOGY_ANNOTATION),
+            annotation_path(CPU_TOPOLOGY_ANNOTATION),
             f"{shown(found)} asks for CPU topology-aware scheduling, which excludes NUMA topology-aware scheduling.",
             found=shown(found),
             wanted="no such annotation",
         )
     for key in sorted(case.pod.labels):
-        if key.startswith(_GPU_TOPOLOGY_LABELS):
+        if key.startswith(GPU_TOPOLOGY_LABELS):
             yield CONFLICT_GPU_TOPOLOGY.at(
                 label_path(key),
                 "the label asks for GPU topology-aware scheduling, which excludes NUMA topology-aware scheduling.",
