@@ -30,14 +30,15 @@ def test_a_stubborn_program_is_killed_with_its_children(tmp_path):
     wait_until(lambda: has_said(running.log, "asleep"), what="its line", within_seconds=10, running=running)
     assert running.stop(within_seconds=0.2) == -signal.SIGKILL
     assert not running.alive
-    assert group_is_gone(running.process.pid)
+    wait_until(lambda: group_is_gone(running.process.pid), what="its children to end", within_seconds=10)
 
 
 def test_children_of_a_program_that_ended_by_itself_are_killed(tmp_path):
     running = start_process("parent", ["/bin/sh", "-c", "sleep 1000 & exit 3"], tmp_path / "log")
     assert running.process.wait(10) == 3
     assert running.stop() == 3
-    assert group_is_gone(running.process.pid)
+    # Nobody waits for grandchildren: where the machine is busy, the killed one ends a moment later.
+    wait_until(lambda: group_is_gone(running.process.pid), what="its child to end", within_seconds=10)
 
 
 def test_stopping_twice_is_harmless(tmp_path):
