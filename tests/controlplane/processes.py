@@ -94,18 +94,20 @@ def start_process(name: str, command: list[str], log: Path, environ: Mapping[str
     return Running(name, log, process, guard)
 
 
-def wait_until(question: Callable[[], bool], *, what: str, within_seconds: float, running: Running) -> None:
-    """Ask until the answer is yes. Raises StartError where the time is over or the program has ended before."""
+def wait_until(
+    question: Callable[[], bool], *, what: str, within_seconds: float, running: Running | None = None
+) -> None:
+    """Ask until the answer is yes. Raises StartError where the time is over, or `running`, if any, has ended before."""
     deadline = time.monotonic() + within_seconds
     while not question():
-        if not running.alive:
+        if running is not None and not running.alive:
             code = running.process.returncode
             raise StartError(f"{running.name} ended with {code} before {what}. Its log ends:\n{running.log_tail()}")
         if time.monotonic() > deadline:
-            raise StartError(
-                f"{running.name} runs, but {what} did not come within {within_seconds:g} s. "
-                f"Its log ends:\n{running.log_tail()}"
-            )
+            late = f"{what} did not come within {within_seconds:g} s."
+            if running is None:
+                raise StartError(late)
+            raise StartError(f"{running.name} runs, but {late} Its log ends:\n{running.log_tail()}")
         time.sleep(POLL_SECONDS)
 
 
