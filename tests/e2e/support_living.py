@@ -28,6 +28,7 @@ from support_truth import converges, until
 
 from webhook.core.capacity import CapacityRules
 from webhook.core.decisions import Endpoint
+from webhook.core.judged import TABLE
 from webhook.core.kubelet import KubeletAllocator
 from webhook.core.ledger.events import Elapsed
 from webhook.core.ledger.records import AllocatorKind, Entry, NodeView, PodRecord
@@ -44,7 +45,7 @@ from webhook.wire.webhook_configurations import Target, webhook_configurations
 
 NAME = "living-ledger"
 WEBHOOKS_WITHOUT_LEDGER = frozenset(
-    {"mutate-pods", "validate-pods", "validate-workloads", "validate-bindings", "validate-nodes"}
+    row.webhook for row in TABLE if row.endpoint in (Endpoint.MUTATE, Endpoint.VALIDATE)
 )
 
 

@@ -60,7 +60,7 @@ def test_pods_of_others_never_reach_a_server_that_is_down(control_plane, webhook
 
 
 def test_a_pod_of_ours_that_runs_goes_on_while_the_server_is_down(control_plane, webhook_server, namespace):
-    """What no rule reads is changed without us: finalizers, owners, foreign metadata, images, debug containers."""
+    """What no rule reads is changed without us: finalizers, owners, results, images, debug containers."""
     plane, server = control_plane, webhook_server(extra=("--role", "rules"))
     at = f"/api/v1/namespaces/{namespace}/pods/p"
     with registered(plane, server, RULES_ONLY):
@@ -75,6 +75,7 @@ def test_a_pod_of_ours_that_runs_goes_on_while_the_server_is_down(control_plane,
         account = plane.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")["metadata"]
         owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": account["name"], "uid": account["uid"]}
         patched({"metadata": {"ownerReferences": [owner]}}).wanted(200)
+        patched({"metadata": {"annotations": {"cpuset": "{}"}}}).wanted(200)
         patched({"spec": {"containers": [{"name": "example", "image": "other"}]}}).wanted(200)
         patched({"metadata": {"$deleteFromPrimitiveList/finalizers": pod["metadata"]["finalizers"]}}).wanted(200)
         stored = plane.get(at)

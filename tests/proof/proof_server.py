@@ -16,8 +16,11 @@ from controlplane.processes import Running, free_ports, start_process, wait_unti
 from controlplane.settling import wait_for_webhooks
 from proof_machines import settings_classes
 
+from webhook.core.decisions import Endpoint
+from webhook.core.judged import TABLE
+
 PROGRAM = str(Path(sys.executable).with_name("numa-admission"))
-OTHER_WEBHOOKS = ("mutate", "validate-pods", "validate-workloads", "validate-bindings", "validate-nodes")
+OTHER_WEBHOOKS = tuple(row.webhook for row in TABLE if row.endpoint in (Endpoint.MUTATE, Endpoint.VALIDATE))
 
 
 @dataclass(frozen=True)

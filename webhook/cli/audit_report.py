@@ -119,7 +119,7 @@ def findings_when_created_again(raw: RawObject, rules: Rules, namespace: str) ->
 def as_created_again(raw: RawObject, rules: Rules) -> dict[str, Any]:
     """Return the pod without what was written after its creation: the node, results, status."""
     metadata, spec = dict(_map(raw.get("metadata"))), dict(_map(raw.get("spec")))
-    results = {key for dialect in rules.dialects for key in dialect.result_keys}
+    results = rules.vocabulary.results
     annotations = {key: value for key, value in _map(metadata.get("annotations")).items() if key not in results}
     metadata["annotations"] = annotations
     for field in _WRITTEN_LATER:

@@ -12,7 +12,7 @@ from webhook.core.pod import Pod
 
 
 def concerns_rules(old: Pod, new: Pod, vocabulary: Vocabulary) -> bool:
-    """Return whether anything changed that a rule of the dialects reads.
+    """Return whether anything changed that a rule of the dialects reads, but for the scheduler's results.
 
     Of a stored pod the API server lets only metadata, images, tolerations and times change, on gated pods the node
     selection, and amounts by ``pods/resize`` (kubernetes/kubernetes:pkg/apis/core/validation, ValidatePodUpdate).
@@ -27,6 +27,11 @@ def concerns_rules(old: Pod, new: Pod, vocabulary: Vocabulary) -> bool:
         or old.overhead != new.overhead
         or (old.pod_requests, old.pod_limits) != (new.pod_requests, new.pod_limits)
     )
+
+
+def changes_results(old: Pod, new: Pod, vocabulary: Vocabulary) -> bool:
+    """Return whether an annotation changed that only a scheduler may write."""
+    return _moved(old.annotations, new.annotations, vocabulary.results.__contains__)
 
 
 def _moved(old: Mapping[str, str], new: Mapping[str, str], is_read: Callable[[str], bool]) -> bool:

@@ -7,7 +7,7 @@ from webhook.core.decisions import Ask, Decision, Endpoint, Operation, Subject
 from webhook.core.dialect import Stage
 from webhook.core.findings import Finding, Severity
 from webhook.core.judge import carries_mark, judge_node, judge_pod, judge_workload
-from webhook.core.judged import row_for
+from webhook.core.judged import is_judged
 from webhook.core.marks import speaks_of_a_policy
 from webhook.core.modes import Rules
 from webhook.core.pod import Binding, NodeLabels, Pod, Workload
@@ -25,7 +25,7 @@ def decide_mutate(ask: Ask, rules: Rules) -> Decision:
     pod = ask.subject
     if not isinstance(pod, Pod) or not rules.vocabulary.carries_mark(pod.annotations):
         return _ALLOWED
-    if row_for(Endpoint.MUTATE, ask) is None:
+    if not is_judged(Endpoint.MUTATE, ask):
         return _ALLOWED
     if ask.operation is Operation.CREATE:
         repairs = repairs_on_create(pod, rules, ask.namespace)
@@ -47,7 +47,7 @@ def decide_validate(ask: Ask, rules: Rules) -> Decision:
     subject = ask.subject
     if isinstance(subject, Pod) and not _is_marked(subject, ask.old, rules):
         return _ALLOWED
-    if row_for(Endpoint.VALIDATE, ask) is None:
+    if not is_judged(Endpoint.VALIDATE, ask):
         return _ALLOWED
     if isinstance(subject, Pod):
         return _pod(ask, subject, rules)
@@ -90,7 +90,6 @@ def _binding(binding: Binding, rules: Rules, username: str) -> Iterator[Finding]
     vocabulary = rules.vocabulary
     ours = {*vocabulary.homes, *vocabulary.companions, *vocabulary.near_homes(binding.annotations)}
     ours.update(key for key in vocabulary.older_homes if speaks_of_a_policy(binding.annotations.get(key, "")))
-    results = {key for dialect in rules.dialects for key in dialect.result_keys}
     for key in sorted(binding.annotations):
         value = shown(binding.annotations[key])
         if key in ours:
@@ -100,7 +99,7 @@ def _binding(binding: Binding, rules: Rules, username: str) -> Iterator[Finding]
                 found=value,
                 wanted="no such annotation",
             )
-        elif key in results and username not in rules.result_writers:
+        elif key in vocabulary.results and username not in rules.result_writers:
             yield RESULT_CHANGED.at(
                 annotation_path(key),
                 "the Binding would write what only the scheduler writes.",

@@ -5,9 +5,7 @@ from it.
 """
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from webhook.core.decisions import Ask, Endpoint, Operation
@@ -26,6 +24,14 @@ class Look(enum.Enum):
     EVERYTHING = "always"
 
 
+class Change(enum.Enum):
+    """What an UPDATE must change to be judged; of pods, see ``webhook.core.changes``."""
+
+    READ = "something that a rule reads, beside the scheduler's results"
+    RESULTS_ALONE = "a result of the scheduler, and nothing else that a rule reads"
+    TEMPLATE = "what surrounds the pod template of one of Kubernetes' own workloads"
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """One row of the table."""
@@ -37,8 +43,8 @@ class Judged:
     operations: frozenset[Operation]
     subresources: frozenset[str]
     looks: tuple[Look, ...]
-    only_changes: bool = False
-    """Whether an UPDATE is judged only where it changes what a rule reads (``webhook.core.changes``)."""
+    on_update: Change | None = None
+    """None: an UPDATE is judged whatever it changes."""
 
 
 _CREATE: Final = frozenset({Operation.CREATE})
@@ -46,7 +52,7 @@ _BOTH: Final = frozenset({Operation.CREATE, Operation.UPDATE})
 _PLAIN: Final = frozenset({""})
 
 TABLE: Final = (
-    Judged("mutate-pods", Endpoint.MUTATE, Pod, _BOTH, _PLAIN, (Look.OBJECT_MARK,), only_changes=True),
+    Judged("mutate-pods", Endpoint.MUTATE, Pod, _BOTH, _PLAIN, (Look.OBJECT_MARK,), Change.READ),
     Judged(
         "validate-pods",
         Endpoint.VALIDATE,
@@ -55,27 +61,37 @@ TABLE: Final = (
         # Not ephemeralcontainers: they ask for nothing, and the API server keeps everything else of the old pod.
         frozenset({"", "resize"}),
         (Look.OBJECT_MARK, Look.OLD_OBJECT_MARK),
-        only_changes=True,
+        Change.READ,
     ),
-    Judged("validate-workloads", Endpoint.VALIDATE, Workload, _BOTH, _PLAIN, (Look.TEMPLATE_MARK,)),
+    # Apart from the row above, so that no scheduler depends on us: it writes its results before it binds.
+    Judged(
+        "validate-results",
+        Endpoint.VALIDATE,
+        Pod,
+        frozenset({Operation.UPDATE}),
+        _PLAIN,
+        (Look.OBJECT_MARK, Look.OLD_OBJECT_MARK),
+        Change.RESULTS_ALONE,
+    ),
+    Judged("validate-workloads", Endpoint.VALIDATE, Workload, _BOTH, _PLAIN, (Look.TEMPLATE_MARK,), Change.TEMPLATE),
     Judged("validate-bindings", Endpoint.VALIDATE, Binding, _CREATE, frozenset({"", "binding"}), (Look.BINDING_KEYS,)),
     Judged("validate-nodes", Endpoint.VALIDATE, NodeLabels, _BOTH, _PLAIN, (Look.POLICY_LABELS,)),
     Judged("capacity-pods", Endpoint.CAPACITY, Pod, _CREATE, _PLAIN, (Look.OBJECT_MARK, Look.DEVICES_OR_WHOLE_CORES)),
-    Judged("capacity-workloads", Endpoint.CAPACITY, Workload, _BOTH, _PLAIN, (Look.EVERYTHING,)),
+    Judged("capacity-workloads", Endpoint.CAPACITY, Workload, _BOTH, _PLAIN, (Look.EVERYTHING,), Change.TEMPLATE),
     Judged("bind", Endpoint.BIND, Binding, _CREATE, frozenset({"", "binding"}), (Look.EVERYTHING,)),
 )
 
-_ROWS: Final[Mapping[tuple[Endpoint, type], Judged]] = MappingProxyType(
-    {(row.endpoint, row.subject): row for row in TABLE}
+_JUDGED: Final = frozenset(
+    (row.endpoint, row.subject, operation, subresource)
+    for row in TABLE
+    for operation in row.operations
+    for subresource in row.subresources
 )
 
 
-def row_for(endpoint: Endpoint, ask: Ask) -> Judged | None:
-    """Return the row that says how ``ask`` is judged at ``endpoint``, or None where it is allowed unseen.
+def is_judged(endpoint: Endpoint, ask: Ask) -> bool:
+    """Return whether a row of the table judges requests of this kind at ``endpoint``; else ``ask`` is allowed unseen.
 
-    A row only says that the request is of a kind that is judged; whether it carries a mark is for the caller to look.
+    Whether it carries a mark is for the caller to look.
     """
-    row = _ROWS.get((endpoint, type(ask.subject)))
-    if row is None or ask.operation not in row.operations or ask.subresource not in row.subresources:
-        return None
-    return row
+    return (endpoint, type(ask.subject), ask.operation, ask.subresource) in _JUDGED

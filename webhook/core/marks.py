@@ -41,8 +41,10 @@ class Vocabulary:
     near_older_home: re.Pattern[str]
     others: frozenset[str]
     """Exact homes of dialects that are not looked for: no near misses of ours."""
+    results: frozenset[str]
+    """Annotations that only a scheduler may write."""
     read_annotations: frozenset[str]
-    """Keys that a rule reads, but for those that only look like one."""
+    """Further keys that a rule reads, beside the homes and companions and what looks like one."""
     near_read_annotation: re.Pattern[str]
     """Keys that are a home, an older home or a companion, or look like one. RE2 reads the pattern alike."""
     read_labels: frozenset[str]
@@ -54,7 +56,6 @@ class Vocabulary:
         homes = frozenset(dialect.home for dialect in dialects if dialect.home)
         older = frozenset(dialect.older_home for dialect in dialects if dialect.older_home)
         companions = dict(dialect.cpuset for dialect in dialects if dialect.cpuset is not None)
-        read = {key for dialect in dialects for key in (*dialect.result_keys, *dialect.read_annotations)}
         return Vocabulary(
             dialects=dialects,
             homes=homes,
@@ -63,7 +64,8 @@ class Vocabulary:
             near_home=re.compile(near_pattern(homes)),
             near_older_home=re.compile(near_pattern(older)),
             others=frozenset(NUMA_SPEC_KEYS) - homes - older,
-            read_annotations=frozenset(read),
+            results=frozenset(key for dialect in dialects for key in dialect.result_keys),
+            read_annotations=frozenset(key for dialect in dialects for key in dialect.read_annotations),
             near_read_annotation=re.compile(near_pattern({*homes, *older, *companions})),
             read_labels=frozenset(key for dialect in dialects for key in dialect.read_labels),
             read_label_prefixes=tuple(sorted({key for dialect in dialects for key in dialect.read_label_prefixes})),
@@ -85,7 +87,7 @@ class Vocabulary:
         return False
 
     def reads_annotation(self, key: str) -> bool:
-        """Return whether what a rule says can depend on the annotation ``key``."""
+        """Return whether what a rule says can depend on the annotation ``key``, which is no result."""
         return key in self.read_annotations or self.near_read_annotation.search(key) is not None
 
     def reads_label(self, key: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Final
 
 from webhook.core.dialect import Dialect
 from webhook.core.dialects import DIALECTS
-from webhook.core.judged import TABLE, Judged, Look
+from webhook.core.judged import TABLE, Change, Judged, Look
 from webhook.core.marks import IN_EVERY_NEAR_MISS, SPEAKS_OF_A_POLICY, Vocabulary
 
 MOST_ENTRIES: Final = 500
@@ -69,7 +69,7 @@ def mark_expression(annotations: str, vocabulary: Vocabulary) -> str:
 
 
 def change_expression(vocabulary: Vocabulary) -> str:
-    """Return CEL that is true where an UPDATE changes what a rule reads, as ``webhook.core.changes``."""
+    """Return CEL that is true where an UPDATE changes what a rule reads, as ``webhook.core.changes.concerns_rules``."""
     exact = _list(sorted(vocabulary.read_annotations))
     annotation = f"k in {exact} || k.matches({_text(vocabulary.near_read_annotation.pattern)})"
     label = " || ".join(
@@ -121,13 +121,20 @@ def _amounts_differ(path: str) -> str:
 
 
 def _conditions(row: Judged, vocabulary: Vocabulary, template_paths: tuple[str, ...]) -> tuple[MatchCondition, ...]:
-    if Look.EVERYTHING in row.looks:
-        return ()
-    mark = " || ".join(_look(look, vocabulary, template_paths) for look in row.looks)
-    if row.only_changes:
-        # One expression, for the API server evaluates each condition whatever the others say.
-        mark = f"({mark}) && (oldObject == null || {change_expression(vocabulary)})"
-    return (MatchCondition("numa-mark", mark),)
+    # One expression, for the API server evaluates each condition whatever the others say; the cheap part comes first.
+    all_of = []
+    if Look.EVERYTHING not in row.looks:
+        all_of.append(" || ".join(_look(look, vocabulary, template_paths) for look in row.looks))
+    match row.on_update:
+        case Change.READ:
+            all_of.append(f"oldObject == null || {change_expression(vocabulary)}")
+        case Change.RESULTS_ALONE:
+            results = _moved("metadata.annotations", f"k in {_list(sorted(vocabulary.results))}")
+            all_of += ["oldObject != null", results, f"!({change_expression(vocabulary)})"]
+        case Change.TEMPLATE:
+            around = sorted({path.partition(".")[0] for path in template_paths})
+            all_of.insert(0, " || ".join(["oldObject == null", *map(_differs, around)]))
+    return (MatchCondition("numa-mark", " && ".join(f"({part})" for part in all_of)),) if all_of else ()
 
 
 def _look(look: Look, vocabulary: Vocabulary, template_paths: tuple[str, ...]) -> str:
@@ -168,9 +175,8 @@ def _guard(root: str, path: str) -> str:
 def _binding_keys(vocabulary: Vocabulary) -> str:
     """Return CEL for a Binding whose annotations have a key of ours: a home, its companion, a near miss, a result."""
     annotations = "object.metadata.annotations"
-    keys = {key for dialect in vocabulary.dialects for key in dialect.result_keys}
-    keys.update(vocabulary.homes, vocabulary.companions)
-    any_of = [f"{_text(key)} in {annotations}" for key in sorted(keys)]
+    keys = sorted({*vocabulary.homes, *vocabulary.companions, *vocabulary.results})
+    any_of = [f"{_text(key)} in {annotations}" for key in keys]
     any_of += [
         f"({_text(key)} in {annotations} && {_speaks(annotations, _text(key))})"
         for key in sorted(vocabulary.older_homes)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from webhook.core.changes import concerns_rules
+from webhook.core.changes import changes_results, concerns_rules
 from webhook.core.dialect import Case, Dialect, Stage
 from webhook.core.findings import Family, Finding
 from webhook.core.judge import case_findings, cases_of, pod_findings
@@ -28,7 +28,8 @@ def update_findings(old: Pod, new: Pod, rules: Rules, username: str) -> Iterator
        before, because the scheduler reads the stored text.
     4. Result annotations have their own writers.
     """
-    if new.is_mirror or not concerns_rules(old, new, rules.vocabulary):
+    vocabulary = rules.vocabulary
+    if new.is_mirror or not (concerns_rules(old, new, vocabulary) or changes_results(old, new, vocabulary)):
         return
     scheduled = bool(old.node_name or new.node_name)
     after = cases_of(new, rules, Stage.UPDATE)

@@ -35,6 +35,7 @@ class Policy:
 POLICIES: Final[Mapping[str, Policy]] = {
     "mutate-pods": Policy("Ignore", 2),
     "validate-pods": Policy("Fail", 3),
+    "validate-results": Policy("Ignore", 3),
     "validate-workloads": Policy("Ignore", 3),
     "validate-bindings": Policy("Fail", 3),
     "validate-nodes": Policy("Ignore", 3),

@@ -48,7 +48,6 @@ ASKED_OF = {
     "the older home": {"annotations": {OLDER_KEY: SINGLE}},
     "the companion": {"annotations": {"cpuset-scheduler": "true"}},
     "a near miss of the companion": {"annotations": {"Cpuset_Scheduler": "required"}},
-    "a result": {"annotations": {"cpuset": "{}"}},
     "another feature": {"annotations": {"cpu-policy": "static-burst"}},
     "another feature's label": {"labels": {"gpu-topology": "true"}},
     "Koordinator's QoS": {"labels": {"koordinator.sh/qosClass": "LS"}},
@@ -88,9 +87,44 @@ def test_what_a_rule_reads_is_asked_of(webhook, changes):
     assert asked(webhook, old, new)
 
 
+WORKLOADS = {
+    "another template": ({"spec": {"template": raw_pod()}}, True),
+    "other replicas": ({"spec": {"template": raw_koordinator_pod(), "replicas": 2}}, True),
+    "a template of its own": ({"spec": {"template": raw_koordinator_pod()}, "template": raw_pod()}, True),
+    "metadata": ({"metadata": {"annotations": {"a": "b"}}, "spec": {"template": raw_koordinator_pod()}}, False),
+    "status": ({"spec": {"template": raw_koordinator_pod()}, "status": {"replicas": 1}}, False),
+}
+
+
+@pytest.mark.parametrize("webhook", ["validate-workloads", "capacity-workloads"])
+@pytest.mark.parametrize(("new", "called"), WORKLOADS.values(), ids=WORKLOADS)
+def test_of_a_workload_only_what_surrounds_its_template_is_asked_of(webhook, new, called):
+    """A controller that writes its notes on a Deployment never waits for us."""
+    old = {"spec": {"template": raw_koordinator_pod()}}
+    assert asked(webhook, new, old) == called
+
+
+RESULTS = {
+    "a result": ({"annotations": {"cpuset": "{}"}}, True),
+    "Koordinator's result": ({"annotations": {"scheduling.koordinator.sh/resource-status": "{}"}}, True),
+    "a result and the spec": ({"annotations": {"cpuset": "{}", SPEC_KEY: "{}"}}, False),
+    "something of others": ({"annotations": {"team/note": "a"}}, False),
+}
+
+
+@pytest.mark.parametrize(("changes", "alone"), RESULTS.values(), ids=RESULTS)
+def test_results_alone_have_a_webhook_of_their_own(changes, alone):
+    """Nobody waits for us to write one; what else changes beside it is asked of as ever, and once."""
+    old, new = raw_pod(), raw_pod(**changes)
+    assert asked("validate-results", new, old) == asked("validate-results", old, new) == alone
+    assert asked("validate-pods", new, old) == (SPEC_KEY in changes["annotations"])
+    assert not asked("validate-results", new, None)
+
+
 def test_equal_pods_are_not_asked_of():
     """Nothing has changed."""
-    assert not asked("validate-pods", raw_pod(**INIT), raw_pod(**INIT))
+    for webhook in ("mutate-pods", "validate-pods", "validate-results"):
+        assert not asked(webhook, raw_pod(**INIT), raw_pod(**INIT))
 
 
 annotations = st.dictionaries(
@@ -158,7 +192,7 @@ def test_cel_and_python_see_the_same_changes(update):
 def test_nothing_is_to_be_said_of_what_no_rule_reads(update):
     """Where the API server does not ask, judging both pods anew finds nothing new, and nothing is edited or refused."""
     old, new = update
-    if asked("validate-pods", new, old):
+    if any(asked(webhook, new, old) for webhook in ("validate-pods", "validate-results")):
         return
     before, after = read_pod(old), read_pod(new)
     had = {(each.code, each.path, each.found) for each in pod_findings(before, RULES, Stage.UPDATE)}
