@@ -23,7 +23,7 @@ def names_of(dns: Iterable[str] = (), ip: Iterable[str] = ()) -> Names:
     Raises:
         ValueError: a text is no IP address, or a DNS name is empty or not ASCII.
     """
-    lowered = [name.lower().rstrip(".") for name in dns]
+    lowered = [_canonical(name) for name in dns]
     for name in lowered:
         if not name or not name.isascii():
             raise ValueError(f"{name!r} is no DNS name that a certificate can carry.")
@@ -56,9 +56,13 @@ def uncovered(wanted: Names, held: Names) -> tuple[str, ...]:
 
     A wildcard stands for exactly one leftmost label; IP addresses match exactly.
     """
-    held_dns = frozenset(name.lower().rstrip(".") for name in held.dns)
-    missing = [name for name in wanted.dns if name not in held_dns and _wildcard_for(name) not in held_dns]
+    held_dns = frozenset(map(_canonical, held.dns))
+    missing = [name for name in wanted.dns if held_dns.isdisjoint((_canonical(name), _wildcard_for(_canonical(name))))]
     return (*missing, *(address for address in wanted.ip if address not in held.ip))
+
+
+def _canonical(name: str) -> str:
+    return name.lower().rstrip(".")
 
 
 def _wildcard_for(name: str) -> str:

@@ -116,6 +116,7 @@ def show_cluster(
 @_service
 @_dns
 @_ip
+@click.option("--drop-names", is_flag=True, help="Let go of names that the certificate carries and that are not given.")
 @_days
 @_authority_days
 @_propagation
@@ -128,15 +129,18 @@ def rotate_cluster(
     services: Sequence[str],
     dns: Sequence[str],
     ip: Sequence[str],
+    drop_names: bool,
     days: float,
     authority_days: float,
     propagation: float,
 ) -> None:
     """Do one step; ``--ask`` begins a change ahead of its time, and the loop beside the servers finishes it.
 
-    Give the names, lifetimes and configurations that the loop was given.
+    Give the names, lifetimes and configurations that the loop was given. Where a name of the certificate is not given,
+    nothing is done (exit code 2).
     """
-    from certs.moments import in_words  # noqa: PLC0415 - a quick --help
+    from certs.holdings import holdings_of  # noqa: PLC0415 - a quick --help
+    from certs.moments import in_words  # noqa: PLC0415 - as above
     from certs.plan import Asked  # noqa: PLC0415 - as above
     from certs.rotate import Rotator  # noqa: PLC0415 - as above
     from certs.steps import Outcome  # noqa: PLC0415 - as above
@@ -149,7 +153,9 @@ def rotate_cluster(
         raise click.UsageError("Give --configurations as well: trust moves with the certificate.")
     policy = _policy(_names(namespace, services, dns, ip), days, authority_days, propagation)
     client = _client(kubeconfig)
-    _there(client, namespace, name)
+    leaf = holdings_of(_there(client, namespace, name)).leaf
+    if leaf is not None and not drop_names:
+        _refuse_loss(leaf.certificate.names, policy.names, namespace)
     rotator = Rotator(
         ClusterSecretStore(client, namespace, name), ClusterConfigurationStore(client, configurations), policy
     )
@@ -287,6 +293,28 @@ def _names(namespace: str, services: Sequence[str], dns: Sequence[str], ip: Sequ
         return names_of([*(name for each in services for name in service_names(each, namespace).dns), *dns], ip)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _refuse_loss(carried: "Names", given: "Names", namespace: str) -> None:
+    """End with a usage error where a name of the certificate is not given.
+
+    Whoever calls by that name would meet a certificate without it until the loop, which knows every name, looks again.
+    """
+    from certs.names import service_names, uncovered  # noqa: PLC0415 - a quick --help
+
+    left = missing = uncovered(carried, given)
+    options = []
+    for service in [name.removesuffix(f".{namespace}.svc") for name in missing if name.endswith(f".{namespace}.svc")]:
+        names = service_names(service, namespace).dns
+        if set(names) <= set(left):
+            options.append(f"--service {service}")
+            left = tuple(name for name in left if name not in names)
+    options += [f"--ip {name}" if name in carried.ip else f"--dns {name}" for name in left]
+    if options:
+        raise click.UsageError(
+            f"The certificate carries names that are not given, and calls by them would fail: {', '.join(missing)}. "
+            f"Give {' '.join(options)} as well, or --drop-names to do without."
+        )
 
 
 def _client(kubeconfig: str | None) -> "Client":
