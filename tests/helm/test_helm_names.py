@@ -7,6 +7,8 @@ import pytest
 import yaml
 from rendering import CHART, Helm
 
+from certs.names import names_of
+
 LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 """A Service's name (RFC 1035); a Deployment's is told in its pods' host names."""
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -79,6 +81,18 @@ def test_texts_of_the_values_stay_texts(helm: Helm) -> None:
         assert volume["secret"] == {"secretName": "no", "items": [{"key": "1e3", "path": "1e3"}]}
 
 
+def names_of_the_keeper(objects: list[dict[str, Any]]) -> list[str]:
+    """The names that the container with the certificates is told, beside those of the Services."""
+    (keeper,) = [
+        container
+        for each in objects
+        if each["kind"] == "Deployment" and each["metadata"]["name"].endswith("-rules")
+        for container in each["spec"]["template"]["spec"]["containers"]
+        if container["name"] == "certificates"
+    ]
+    return [word for word in keeper["args"] if word.startswith(("--dns=", "--ip="))]
+
+
 @pytest.mark.parametrize(("url", "name"), [
     pytest.param("https://numa.example.com", "--dns=numa.example.com", id="name"),
     pytest.param("https://10.0.0.1:8443", "--ip=10.0.0.1", id="address"),
@@ -91,14 +105,26 @@ def test_url_is_called_instead_of_the_service_and_is_in_the_certificate(helm: He
     assert called == {f"{url}/mutate", f"{url}/validate"}
     services = {each["service"]["path"] for each in clients if "service" in each}
     assert services == {"/capacity", "/bind"}
-    keepers = [
-        container["args"]
-        for each in objects
-        if each["kind"] == "Deployment" and each["metadata"]["name"].endswith("-rules")
-        for container in each["spec"]["template"]["spec"]["containers"]
-        if container["name"] == "certificates"
-    ]
-    assert [name in args for args in keepers] == [True]
+    assert names_of_the_keeper(objects) == [name]
+
+
+DNS_NAMES = ("a", "*.example.com", "4.example.com", "xn--bcher-kva.example", "1a", f"{'a' * 63}.b")
+ADDRESSES = ("10.0.0.1", "0.0.0.0", "255.255.255.255", "fd00::1", "::", "::1", "1:2:3:4:5:6:7:8", "fe80::", "A::b")  # noqa: S104 - names only
+
+
+def test_further_names_and_addresses_are_in_the_certificate(helm: Helm) -> None:
+    """What the schema takes, the program takes, each as what it is."""
+    names, addresses = ",".join(DNS_NAMES), ",".join(ADDRESSES)
+    values = f"certificates.extraDNSNames={{{names}}},certificates.extraIPAddresses={{{addresses}}}"
+    words = names_of_the_keeper(rendered(helm, "numa", "numa", "--set-string", f"{values},rules.url=https://10.0.0.1"))
+    assert words == [*(f"--dns={each}" for each in DNS_NAMES), *(f"--ip={each}" for each in ADDRESSES)]
+    held = names_of(DNS_NAMES, ADDRESSES)
+    assert len(held.dns) == len(DNS_NAMES)
+    assert len(held.ip) == len(ADDRESSES)
+    of_cert_manager = rendered(helm, "numa", "numa", "--set-string", f"{values},certificates.mode=certManager")
+    (leaf,) = [each["spec"] for each in of_cert_manager if "dnsNames" in each.get("spec", {})]
+    assert set(DNS_NAMES) < set(leaf["dnsNames"])
+    assert leaf["ipAddresses"] == list(ADDRESSES)
 
 
 def test_url_is_in_a_certificate_of_cert_manager(helm: Helm) -> None:

@@ -36,6 +36,14 @@ from rendering import CHART, RELEASE, Helm, only
     pytest.param(("--set", "nameOverride=A"), "nameOverride", id="capital-in-a-name"),
     pytest.param(("--set", "excludedNamespaces={a.b}"), "excludedNamespaces", id="no-namespace"),
     pytest.param(("--set", "certificates.extraDNSNames={a b}"), "extraDNSNames", id="no-dns-name"),
+    pytest.param(("--set", "certificates.extraDNSNames={10.0.0.1}"), "extraDNSNames", id="address-among-names"),
+    pytest.param(("--set", "certificates.extraDNSNames={fd00::1}"), "extraDNSNames", id="address-of-six-among-names"),
+    pytest.param(("--set", "certificates.extraDNSNames={a..b}"), "extraDNSNames", id="dns-name-with-a-hole"),
+    pytest.param(("--set", f"certificates.extraDNSNames={{{'a' * 64}.b}}"), "extraDNSNames", id="label-too-long"),
+    pytest.param(("--set", "certificates.extraIPAddresses={a.b}"), "extraIPAddresses", id="name-among-addresses"),
+    pytest.param(("--set", "certificates.extraIPAddresses={10.0.0.256}"), "extraIPAddresses", id="no-address"),
+    pytest.param(("--set", "certificates.extraIPAddresses={10.0.0.01}"), "extraIPAddresses", id="octal-address"),
+    pytest.param(("--set", "certificates.extraIPAddresses={1::2::3}"), "extraIPAddresses", id="no-address-of-six"),
     pytest.param(("--set", "certificates.mode=certManager,certificates.existingSecret.name=s"), "existingSecret",
                  id="secret-that-nobody-looks-at"),
     pytest.param(("--set", "certificates.existingSecret.caBundle=LS0tLS1CRUdJTg=="), "caBundle", id="bundle-in-base64"),
@@ -46,6 +54,7 @@ from rendering import CHART, RELEASE, Helm, only
     pytest.param(("--set-string", "podSecurityContext.runAsUser=me"), "runAsUser", id="user-by-name"),
     pytest.param(("--set", "rules.url=http://rules"), "url", id="not-https"),
     pytest.param(("--set", "rules.url=https://rules/validate"), "url", id="path-is-ours"),
+    pytest.param(("--set", "rules.url=https://10.0.1"), "url", id="half-an-address"),
     pytest.param(("--set", "networkPolicy.apiServerCIDRs={10.0.0.1}"), "apiServerCIDRs", id="address-without-length"),
 ])  # fmt: skip
 def test_wrong_values_are_refused_with_their_name(helm: Helm, arguments: tuple[str, ...], told: str) -> None:
@@ -69,10 +78,11 @@ EMPTY_OF_ROLES = (
 )  # fmt: skip
 EMPTY = (
     "settings", "excludedNamespaces", "image.tag", "image.digest", "image.pullSecrets", "nameOverride",
-    "fullnameOverride", "certificates.extraDNSNames", "certificates.existingSecret.name",
-    "certificates.existingSecret.caBundle", "clientCA.secretName", "networkPolicy.apiServerCIDRs",
-    "networkPolicy.metricsNamespaces", "networkPolicy.extraEgress", "serviceMonitor.labels", "prometheusRule.labels",
-    "serviceAccounts.annotations", *(f"{role}.{key}" for role in ("rules", "ledger") for key in EMPTY_OF_ROLES),
+    "fullnameOverride", "certificates.extraDNSNames", "certificates.extraIPAddresses",
+    "certificates.existingSecret.name", "certificates.existingSecret.caBundle", "clientCA.secretName",
+    "networkPolicy.apiServerCIDRs", "networkPolicy.metricsNamespaces", "networkPolicy.extraEgress",
+    "serviceMonitor.labels", "prometheusRule.labels", "serviceAccounts.annotations",
+    *(f"{role}.{key}" for role in ("rules", "ledger") for key in EMPTY_OF_ROLES),
 )  # fmt: skip
 """Values whose default says nothing: null means the same."""
 

@@ -55,10 +55,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version }}yes{{ end }}
 {{- end }}
 
-{{- /* The hosts by which the API server calls us where it does not call the Services: {dns: [...], ip: [...]}, as JSON. */ -}}
+{{- /* The hosts by which we are called beside the Services: {dns: [...], ip: [...]}, as JSON. */ -}}
 {{- define "numa-admission.hosts" -}}
 {{- $dns := .Values.certificates.extraDNSNames | default list }}
-{{- $ip := list }}
+{{- $ip := .Values.certificates.extraIPAddresses | default list }}
 {{- range $role := ternary (list "rules" "ledger") (list "rules") .Values.ledger.enabled }}
 {{- with (index $.Values $role).url }}
 {{- $host := (urlParse .).hostname }}
