@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from rendering import FULLNAME, NAMESPACE, Helm, only
 PROMTOOL_SECONDS = 60
 # In seconds; the clock of promtool starts at 1970.
 DAY = 24 * 3600
-RENDERED = ("--set", "prometheusRule.enabled=true")
-OURS = f'namespace="{NAMESPACE}"'
+RENDERED = ("--set", "prometheusRule.enabled=true,serviceMonitor.enabled=true")
+OURS = f'namespace="{NAMESPACE}",job="{FULLNAME}-metrics"'
+NEIGHBOUR = f'namespace="{NAMESPACE}",job="other-numa-admission-metrics"'
+"""Another release in our namespace."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Case:
         return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], text)
 
 
+SELECTOR = re.compile(r"\bnuma_admission_\w+(\{[^}]*\})?")
 WEBHOOK = "validate-pods.numa-admission.io"
 REJECTED = "apiserver_admission_webhook_rejection_count"
 FAILED_OPEN = "apiserver_admission_webhook_fail_open_count"
@@ -68,12 +71,32 @@ def durations(endpoint: str, slow_per_minute: int) -> dict[str, str]:
     return {f'{name}{{{OURS},endpoint="{endpoint}",le="{le}"}}': f"0+{each}x30" for le, each in rows.items()}
 
 
-def gauge(name: str, labels: str = "") -> str:
-    """The name of a series of ours, as a Prometheus in the cluster stores it."""
-    return f"numa_admission_{name}{{{','.join([OURS, *filter(None, [labels])])}}}"
+def gauge(name: str, labels: str = "", whose: str = OURS) -> str:
+    """The name of a series, as a Prometheus in the cluster stores it."""
+    return f"numa_admission_{name}{{{','.join([whose, *filter(None, [labels])])}}}"
+
+
+def unseen(role: str) -> Mapping[str, str]:
+    """The labels of the alert that a role has no series."""
+    return {"namespace": NAMESPACE, "job": f"{FULLNAME}-metrics", "app_kubernetes_io_component": role}
+
+
+def seen(role: str, whose: str = OURS) -> str:
+    """A series that every process of the role has."""
+    return f'numa_admission_in_flight{{{whose},app_kubernetes_io_component="{role}"}}'
 
 
 CASES = {
+    "rules-without-a-series": Case(
+        "NumaAdmissionRulesUnseen", {seen("ledger"): "0x30", seen("rules", NEIGHBOUR): "0x30"}, 15, [unseen("rules")]
+    ),
+    "rules-whose-series-ended": Case("NumaAdmissionRulesUnseen", {seen("rules"): "0x10"}, 40, [unseen("rules")]),
+    "rules-with-a-series": Case("NumaAdmissionRulesUnseen", {seen("rules"): "0x30"}, 15),
+    "rules-with-a-gap": Case("NumaAdmissionRulesUnseen", {seen("rules"): "0x10 _x8 0x20"}, 25),
+    "ledger-without-a-series": Case(
+        "NumaAdmissionLedgerUnseen", {seen("rules"): "0x30", seen("ledger", NEIGHBOUR): "0x30"}, 15, [unseen("ledger")]
+    ),
+    "ledger-with-a-series": Case("NumaAdmissionLedgerUnseen", {seen("ledger"): "0x30"}, 15),
     "unreachable-and-refused": Case(
         "NumaAdmissionUnreachable",
         {f'{REJECTED}{{name="{WEBHOOK}",error_type="calling_webhook_error"}}': "0+1x20"},
@@ -163,6 +186,18 @@ CASES = {
             gauge("ledger_trust", 'pod="b",state="fresh"'): "1x20",
         },
         10,
+    ),
+    "blind-ledger-beside-another-release": Case(
+        "NumaAdmissionLedgerBlind",
+        {
+            gauge("ledger_trust", 'state="fresh"'): "0x20",
+            gauge("ledger_trust", 'state="fresh"', whose=NEIGHBOUR): "1x20",
+        },
+        10,
+        labels=[{}],
+    ),
+    "leader-of-each-of-two-releases": Case(
+        "NumaAdmissionLeaders", {gauge("leader"): "1x20", gauge("leader", whose=NEIGHBOUR): "1x20"}, 10
     ),
     "no-leader": Case("NumaAdmissionLeaders", {gauge("leader"): "0x20"}, 10, labels=[{}], value="0"),
     "two-leaders": Case(
@@ -272,6 +307,52 @@ def test_alert_fires_and_is_silent(promtool: Promtool, groups: list[dict[str, An
     rules = promtool.write("rules.yaml", {"groups": groups})
     tests = [case.as_test(alerts_of(groups))]
     promtool.run("test", "rules", promtool.write("tests.yaml", {"rule_files": [rules], "tests": tests}))
+
+
+FIRING_ON_OURS = {
+    name: case
+    for name, case in CASES.items()
+    if case.labels and any(OURS in series for series in case.series) and not case.alert.endswith("Unseen")
+}
+"""Cases in which a series of ours raises the alert."""
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in FIRING_ON_OURS.items()])
+def test_what_befalls_another_release_of_the_namespace_fires_nothing(
+    promtool: Promtool, groups: list[dict[str, Any]], case: Case
+) -> None:
+    theirs = {series.replace(OURS, NEIGHBOUR): values for series, values in case.series.items()}
+    rules = promtool.write("rules.yaml", {"groups": groups})
+    tests = [replace(case, series=theirs, labels=()).as_test(alerts_of(groups))]
+    promtool.run("test", "rules", promtool.write("tests.yaml", {"rule_files": [rules], "tests": tests}))
+
+
+def test_alerts_select_what_the_monitor_gives_each_series(helm: Helm, groups: list[dict[str, Any]]) -> None:
+    """The operator's job is the Service's name, unless told otherwise; labels of pods come where they are asked for."""
+    objects = helm.template(*RENDERED)
+    monitor = only(objects, "ServiceMonitor", FULLNAME)["spec"]
+    services = [each for each in objects if each["kind"] == "Service"]
+    wanted = monitor["selector"]["matchLabels"].items()
+    (scraped,) = [each for each in services if wanted <= each["metadata"]["labels"].items()]
+    assert f'job="{scraped["metadata"]["name"]}"' in OURS
+    assert "jobLabel" not in monitor
+    assert monitor["podTargetLabels"] == ["app.kubernetes.io/component"]
+    roles = {
+        each["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
+        for each in objects
+        if each["kind"] == "Deployment"
+    }
+    assert roles == {"rules", "ledger"}
+    selectors = [each for rule in alerts_of(groups).values() for each in SELECTOR.findall(rule["expr"])]
+    assert len(selectors) >= len(alerts_of(groups)) - 1
+    assert [each for each in selectors if not each.startswith(f"{{{OURS}")] == []
+
+
+def test_alerts_are_of_roles_that_are_installed(helm: Helm) -> None:
+    objects = helm.template(*RENDERED, "--set", "ledger.enabled=false")
+    names = alerts_of(only(objects, "PrometheusRule", FULLNAME)["spec"]["groups"])
+    assert "NumaAdmissionRulesUnseen" in names
+    assert "NumaAdmissionLedgerUnseen" not in names
 
 
 def test_a_wrong_expectation_is_found(promtool: Promtool, groups: list[dict[str, Any]]) -> None:
