@@ -2,6 +2,7 @@
 
 import hashlib
 import ipaddress
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +18,7 @@ from certs.names import Names
 
 _BEGIN = b"-----BEGIN CERTIFICATE-----"
 _END = b"-----END CERTIFICATE-----"
+_OTHER_BLOCK = re.compile(rb"-----BEGIN (?P<kind>[A-Z0-9 ]+)-----\s.*?\s-----END (?P=kind)-----", re.DOTALL)
 _LARGEST_PEM_BYTES = 1 << 20  # a Secret may hold 1 MiB in all (Kubernetes, "MaxSecretSize")
 _LARGEST_BACKDATE = timedelta(hours=1)
 """For clocks that are behind: a replica refuses a pair that its own clock calls not yet valid, while the rotator goes
@@ -87,7 +89,7 @@ def read_certificates(pem: bytes, *, what: str = "The certificate") -> tuple[Cer
     """Return every certificate of the PEM text, in its order; text between blocks is skipped.
 
     Raises:
-        UnreadableError: no certificate, a block that does not parse, or one that is cut off.
+        UnreadableError: no certificate, a block that does not parse or is cut off, or one of another kind at the end.
     """
     if len(pem) > _LARGEST_PEM_BYTES:
         raise UnreadableError(f"{what} is {len(pem)} bytes long; at most {_LARGEST_PEM_BYTES} are read.")
@@ -99,7 +101,13 @@ def read_certificates(pem: bytes, *, what: str = "The certificate") -> tuple[Cer
         certificates = tuple(_facts(one) for one in loaded)
     except _PARSE_FAULTS as error:
         raise UnreadableError(f"{what} is not readable as PEM; it may be half-written.") from error
-    if len(certificates) != begun or pem.rpartition(_END)[2].lstrip().startswith(b"-"):
+    behind = pem.rpartition(_END)[2].lstrip()
+    if other := _OTHER_BLOCK.match(behind):
+        raise UnreadableError(
+            f"{what} holds a PEM block of another kind behind its last certificate: {other['kind'].decode()}. "
+            "Wanted are certificates only, the leaf first; a key belongs in a file of its own."
+        )
+    if len(certificates) != begun or behind.startswith(b"-"):
         raise UnreadableError(f"{what} begins another PEM block after {len(certificates)}; it is cut off.")
     return certificates
 

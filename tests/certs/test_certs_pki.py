@@ -127,6 +127,22 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(leaf: Pa
         read_pair(leaf.certificates_pem, sealed)
 
 
+@pytest.mark.parametrize(("kind", "found"), [
+    pytest.param(serialization.PrivateFormat.PKCS8, "PRIVATE KEY", id="PKCS 8"),
+    pytest.param(serialization.PrivateFormat.TraditionalOpenSSL, "EC PRIVATE KEY", id="of the curve's own kind"),
+])  # fmt: skip
+def test_key_behind_the_certificates_is_told_for_what_it_is(leaf: Pair, kind: serialization.PrivateFormat, found: str):
+    """Some programs want both in one file; half of a key behind them is a file that is still being written."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption())
+    with pytest.raises(
+        UnreadableError, match=rf"^The file .+ last certificate: {found}\. Wanted are certificates only"
+    ):
+        read_certificates(leaf.certificates_pem + pem, what="The file")
+    with pytest.raises(UnreadableError, match="it is cut off"):
+        read_certificates(leaf.certificates_pem + pem[:-10], what="The file")
+
+
 def test_every_cut_of_a_chain_is_seen(leaf: Pair, authority: Pair):
     """A file that is still being written: whatever part of it is there, it is not taken for the whole."""
     whole = leaf.certificate.pem + authority.certificate.pem
