@@ -5,10 +5,11 @@
 
 ``files/webhooks.json`` holds every entry of ``webhook.wire.webhook_configurations`` without what a release decides
 (whom to call, which namespaces are left out); the template adds that. ``files/needs-restart.json`` lists the settings
-that a running server does not take over; the template rolls the pods when one of them changes. ``values.schema.json``
-is ``values.schema.in.json`` with the server's own schema of the settings in it, less what the chart sets, and with
-every value required that has a default which says something: ``helm upgrade --reuse-values`` brings the defaults of the
-chart before, and a value that is new since then would be rendered as nothing.
+that a running server does not take over; the template rolls the pods when one of them changes. ``files/stop.json`` has
+the seconds that a stop needs beside its drain. ``values.schema.json`` is ``values.schema.in.json`` with the server's
+own schema of the settings in it, less what the chart sets, and with every value required that has a default which says
+something: ``helm upgrade --reuse-values`` brings the defaults of the chart before, and a value that is new since then
+would be rendered as nothing.
 """
 
 import json
@@ -18,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from webhook.service.settings import key_of
+from webhook.service.settings import CLOSING_SECONDS, key_of
 from webhook.service.settings_file import settings_schema
 from webhook.service.settings_restart import NEEDS_RESTART
 from webhook.wire.webhook_configurations import CUSTOM_SUFFIX, DOMAIN, Target, webhook_configurations
@@ -32,6 +33,9 @@ SET_BY_THE_CHART = (
 )
 """Keys of the settings that come from other values."""
 SECTIONS_SET_BY_THE_CHART = ("tls", "cluster")
+ENDING_SECONDS = 5.0
+"""Between the server's own end by force and the kubelet's: a process that is killed writes no last line, and a node is
+busy when many pods end at once."""
 
 
 def webhook_entries() -> list[dict[str, Any]]:
@@ -104,6 +108,11 @@ def keys_that_need_a_restart() -> dict[str, list[str]]:
     return {section: sorted(key_of(name) for name in names) for section, names in NEEDS_RESTART.items()}
 
 
+def seconds_of_a_stop() -> dict[str, float]:
+    """Return what a pod's grace period must hold beside ``preStopSeconds`` and the drain, in seconds."""
+    return {"closingSeconds": CLOSING_SECONDS, "endingSeconds": ENDING_SECONDS}
+
+
 def _moved(schema: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return the schema without references to other files: what they describe is checked by the server alone."""
     if isinstance(schema, list):
@@ -120,6 +129,7 @@ def generated() -> dict[Path, str]:
     return {
         CHART / "files" / "webhooks.json": _text(webhook_entries()),
         CHART / "files" / "needs-restart.json": _text(keys_that_need_a_restart()),
+        CHART / "files" / "stop.json": _text(seconds_of_a_stop()),
         CHART / "values.schema.json": _text(values_schema()),
     }
 

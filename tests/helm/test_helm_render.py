@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from rendering import CHART, FULLNAME, NAMESPACE, VALUE_SETS, Helm, containers_o
 
 from webhook.cluster.endpoints import LeaderSlice
 from webhook.service.checkpointing import SHARDS
+from webhook.service.settings import CLOSING_SECONDS
 from webhook.service.settings_file import parse_settings
 from webhook.wire.webhook_configurations import Target, webhook_configurations
 
@@ -300,6 +303,37 @@ def test_stopping_pod_has_time_to_drain(helm: Helm, role: str, arguments: tuple[
     pre_stop_seconds = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert spec["terminationGracePeriodSeconds"] >= pre_stop_seconds + server.graceful_seconds + 5
     assert server.graceful_seconds >= server.drain_seconds + 95
+
+
+@pytest.mark.parametrize("closing_seconds", [CLOSING_SECONDS, 6.0], ids=["as-it-is", "were-it-longer"])
+@pytest.mark.parametrize(("role", "arguments"), [
+    pytest.param("rules", ("--set", "ledger.enabled=false"), id="rules"),
+    pytest.param("ledger", ELECTION, id="ledger"),
+])  # fmt: skip
+def test_shortest_stop_that_the_chart_takes_is_the_shortest_that_the_server_takes(
+    helm: Helm, tmp_path: Path, role: str, arguments: tuple[str, ...], closing_seconds: float
+) -> None:
+    """The server closes connections in its last seconds, after the drain; the chart counts them in."""
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    (chart / "files" / "stop.json").write_text(json.dumps({"closingSeconds": closing_seconds, "endingSeconds": 5.0}))
+
+    def rendered(seconds: int) -> subprocess.CompletedProcess[str]:
+        return helm.run("template", "numa", str(chart), *arguments, "--set", f"terminationGracePeriodSeconds={seconds}")
+
+    seconds = 1
+    while (done := rendered(seconds)).returncode:
+        assert f"drainSeconds + {closing_seconds + 5:g}" in done.stderr
+        (wanted,) = re.findall(r"found (?:\d+), wanted (\d+) or more", done.stderr)
+        assert rendered(int(wanted) - 1).returncode != 0
+        seconds = int(wanted)
+    texts = [
+        each["data"][f"{role}.yaml"]
+        for each in yaml.safe_load_all(done.stdout)
+        if each and each["kind"] == "ConfigMap" and "data" in each
+    ]
+    server = parse_settings(texts[0].encode()).server
+    assert server.graceful_seconds == server.drain_seconds + closing_seconds
 
 
 def test_leader_service_has_no_selector(helm: Helm) -> None:

@@ -7,7 +7,8 @@
 {{- $_ := set $ours "server" (dict "role" .role) }}
 {{- /* A ledger with a leader drains until another leads, has written the slice, and every node has seen it. */}}
 {{- $drain := ternary 15 5 (and (eq .role "ledger") $values.ledger.leaderElection) }}
-{{- $graceful := subf (float64 $values.terminationGracePeriodSeconds) (float64 $values.preStopSeconds) 5 }}
+{{- $stop := .root.Files.Get "files/stop.json" | fromJson }}
+{{- $graceful := subf (float64 $values.terminationGracePeriodSeconds) (float64 $values.preStopSeconds) $stop.endingSeconds }}
 {{- $server := $settings.server | default dict }}
 {{- $_ := set $settings "server" (merge $server (dict "drainSeconds" $drain "gracefulSeconds" $graceful)) }}
 {{- if eq .role "rules" }}{{- $_ := set $ours.server "workers" ($values.rules.workers | int) }}{{- end }}
