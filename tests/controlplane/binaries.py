@@ -15,6 +15,7 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 KUBECTL = "kubectl"
 HELM = "helm"
+HELM_3 = "helm3"
 PROMTOOL = "promtool"
 CERT_MANAGER = "cert-manager"
 # No program but a folder: the resource definitions (YAML) of cert-manager and of the Prometheus operator.
@@ -26,7 +27,9 @@ KUBERNETES_PROGRAMS = (APISERVER, KUBECTL, CONTROLLER_MANAGER, SCHEDULER)
 # What a control plane and the chart on it are made of, in the order of the build: what a first test needs comes first.
 ALL_PROGRAMS = (ETCD, *KUBERNETES_PROGRAMS, HELM)
 # What the chart works with where a cluster has it; none of it depends on the version of Kubernetes.
-COMPANIONS = (PROMTOOL, CERT_MANAGER, DEFINITIONS, SOURCE_DEFINITIONS)
+COMPANIONS = (PROMTOOL, CERT_MANAGER, HELM_3, DEFINITIONS, SOURCE_DEFINITIONS)
+# The Helms that the chart is tested with; the first is the one of a run that names none.
+HELM_VERSIONS = ("4", "3")
 
 
 class MissingProgramError(Exception):
@@ -75,6 +78,14 @@ def locate(environ: Mapping[str, str]) -> Binaries:
 def locate_companions(environ: Mapping[str, str]) -> Binaries:
     """The folder of the companions, one for all versions of Kubernetes, unless KUBEBUILDER_ASSETS names another."""
     return _folder(environ, "companions")
+
+
+def locate_helm(environ: Mapping[str, str], version: str = "") -> tuple[Binaries, str]:
+    """The folder in which a Helm is looked for, and its name there: of this version, else of HELM_VERSION, else 4."""
+    wanted = version or environ.get("HELM_VERSION") or HELM_VERSIONS[0]
+    if wanted not in HELM_VERSIONS:
+        raise ValueError(f"HELM_VERSION is {wanted!r}; the tests know {' and '.join(HELM_VERSIONS)}.")
+    return (locate_companions(environ), HELM_3) if wanted == "3" else (locate(environ), HELM)
 
 
 def _folder(environ: Mapping[str, str], name: str) -> Binaries:

@@ -2,8 +2,8 @@
 
 Kubernetes is a module like any other once the staging modules, which its own go.mod replaces by folders, are replaced
 by the published ones: v1.X.Y of k8s.io/kubernetes goes with v0.X.Y of k8s.io/api and its sisters. etcd, Kubernetes and
-Helm are three modules, for their dependencies clash. The modules under gomod/ are committed with their sums; another
-Kubernetes version gets a scratch module of the same form.
+each Helm are modules of their own, for their dependencies clash. The modules under gomod/ are committed with their
+sums; another Kubernetes version gets a scratch module of the same form.
 """
 
 import fcntl
@@ -28,6 +28,7 @@ from controlplane.binaries import (
     DEFINITIONS,
     ETCD,
     HELM,
+    HELM_3,
     KUBERNETES_PROGRAMS,
     PROMTOOL,
     SOURCE_DEFINITIONS,
@@ -49,6 +50,7 @@ DEFINED = {
         ("koordinator", "github.com/koordinator-sh/koordinator", "config/crd/bases/*koordinator.sh_devices.yaml"),
     ),
 }
+HELM_PATHS = {HELM: "helm.sh/helm/v4", HELM_3: "helm.sh/helm/v3"}
 
 
 class BuildError(Exception):
@@ -92,8 +94,7 @@ def build(binaries: Binaries, names: tuple[str, ...], version: str) -> None:
                 for name in of_kubernetes:
                     go_build(module, f"k8s.io/kubernetes/cmd/{name}", binaries.folder / name, version_stamp(version))
         if HELM in absent:
-            stamp = {"helm.sh/helm/v4/internal/version.version": required_version(MODULES / HELM, "helm.sh/helm/v4")}
-            go_build(MODULES / HELM, "helm.sh/helm/v4/cmd/helm", binaries.folder / HELM, stamp)
+            build_helm(binaries.folder / HELM)
 
 
 def build_companions(binaries: Binaries, names: tuple[str, ...]) -> None:
@@ -108,6 +109,8 @@ def build_companions(binaries: Binaries, names: tuple[str, ...]) -> None:
             go_build(MODULES / PROMTOOL, package, binaries.folder / PROMTOOL, {}, "remove_all_sd")
         if CERT_MANAGER in absent:
             go_build(MODULES / "certmanager", ".", binaries.folder / CERT_MANAGER, {})
+        if HELM_3 in absent:
+            build_helm(binaries.folder / HELM_3)
         for name in DEFINED:
             if name in absent:
                 copy_definitions(binaries.folder / name)
@@ -139,6 +142,25 @@ def go_build(module: Path, package: str, target: Path, stamp: Mapping[str, str],
     finally:
         unfinished.unlink(missing_ok=True)
     say(f"Built {target.name} in {time.monotonic() - started:.0f} s.")
+
+
+def build_helm(target: Path) -> None:
+    """Build the Helm that the target is named after."""
+    module, path = MODULES / target.name, HELM_PATHS[target.name]
+    go_build(module, f"{path}/cmd/helm", target, helm_stamp(module, path))
+
+
+def helm_stamp(module: Path, path: str) -> dict[str, str]:
+    """What is linked in so that a Helm tells its version, and takes the cluster that it cannot ask for a new one.
+
+    Helm 4 finds the Kubernetes of its client in its own build; to Helm 3 its Makefile tells it, else it is 1.20.
+    """
+    stamp = {f"{path}/internal/version.version": required_version(module, path)}
+    if path == HELM_PATHS[HELM_3]:
+        minor = required_version(module, "k8s.io/client-go").split(".")[1]
+        for package in ("pkg/chartutil", "pkg/lint/rules"):
+            stamp |= {f"{path}/{package}.k8sVersionMajor": "1", f"{path}/{package}.k8sVersionMinor": minor}
+    return stamp
 
 
 def copy_definitions(target: Path) -> None:

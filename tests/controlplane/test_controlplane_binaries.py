@@ -14,11 +14,14 @@ from controlplane.binaries import (
     COMPANIONS,
     DEFAULT_KUBERNETES_VERSION,
     ETCD,
+    HELM,
+    HELM_3,
     KUBECTL,
     Binaries,
     MissingProgramError,
     locate,
     locate_companions,
+    locate_helm,
     wanted_version,
 )
 
@@ -118,6 +121,37 @@ def test_the_companions_of_all_versions_are_in_one_folder():
         environ = {"XDG_CACHE_HOME": "/c", "K8S_VERSION": version}
         assert locate_companions(environ) == Binaries(Path("/c/numa-admission/companions"))
     assert locate_companions({"KUBEBUILDER_ASSETS": "/a"}) == Binaries(Path("/a"))
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "program", "folder"),
+    [
+        pytest.param("", "", HELM, f"controlplane-{DEFAULT_KUBERNETES_VERSION}", id="nobody names one"),
+        pytest.param("3", "", HELM_3, "companions", id="the run does"),
+        pytest.param("", "3", HELM_3, "companions", id="a test does"),
+        pytest.param("3", "4", HELM, f"controlplane-{DEFAULT_KUBERNETES_VERSION}", id="the test's counts"),
+    ],
+)
+def test_one_switch_chooses_the_helm(named, asked, program, folder):
+    environ = {"XDG_CACHE_HOME": "/c", "HELM_VERSION": named}
+    assert locate_helm(environ, asked) == (Binaries(Path("/c/numa-admission") / folder), program)
+
+
+def test_a_helm_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="'v3'; the tests know 4 and 3"):
+        locate_helm({"HELM_VERSION": "v3"})
+
+
+def test_helm_3_is_told_its_version_and_that_of_its_client():
+    """Else `helm template` would take the cluster for a 1.20, which the chart refuses."""
+    stamp = recipe.helm_stamp(recipe.MODULES / HELM_3, "helm.sh/helm/v3")
+    assert re.fullmatch(r"v3\.\d+\.\d+", stamp.pop("helm.sh/helm/v3/internal/version.version"))
+    minor = DEFAULT_KUBERNETES_VERSION.split(".")[1]
+    assert stamp == {
+        f"helm.sh/helm/v3/pkg/{package}.k8sVersion{part}": number
+        for package in ("chartutil", "lint/rules")
+        for part, number in (("Major", "1"), ("Minor", minor))
+    }
 
 
 @pytest.mark.parametrize("name", recipe.DEFINED)
