@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from controlplane.binaries import locate
+from controlplane.binaries import locate_helm
 
 CHART = Path(__file__).parents[2] / "helm" / "numa-admission"
 VALUE_SETS = tuple(sorted((CHART / "ci").glob("*.yaml")))
@@ -18,10 +18,10 @@ FULLNAME = "numa-numa-admission"
 HELM_SECONDS = 60.0
 
 
-def find_helm() -> str | None:
-    """The helm that `make controlplane` built, else one of the PATH, else None."""
-    binaries = locate(os.environ)
-    return shutil.which("helm") if binaries.missing(("helm",)) else str(binaries.path("helm"))
+def find_helm(version: str = "") -> str | None:
+    """The helm that `make controlplane` built, else one of the PATH, else None; of a version, else of HELM_VERSION."""
+    binaries, program = locate_helm(os.environ, version)
+    return shutil.which(program) if binaries.missing((program,)) else str(binaries.path(program))
 
 
 @dataclass(frozen=True)

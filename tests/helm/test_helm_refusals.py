@@ -57,8 +57,8 @@ from rendering import CHART, RELEASE, Helm, only
     pytest.param(("--set", "rules.url=https://10.0.1"), "url", id="half-an-address"),
     pytest.param(("--set", "networkPolicy.apiServerCIDRs={10.0.0.1}"), "apiServerCIDRs", id="address-without-length"),
 ])  # fmt: skip
-def test_wrong_values_are_refused_with_their_name(helm: Helm, arguments: tuple[str, ...], told: str) -> None:
-    done = helm.run("template", RELEASE, str(CHART), *arguments)
+def test_wrong_values_are_refused_with_their_name(each_helm: Helm, arguments: tuple[str, ...], told: str) -> None:
+    done = each_helm.run("template", RELEASE, str(CHART), *arguments)
     assert done.returncode != 0
     assert told in done.stderr
 

@@ -34,8 +34,8 @@ value_sets = pytest.mark.parametrize("values", [pytest.param(path, id=path.stem)
 
 
 @value_sets
-def test_helm_lint_finds_nothing(helm: Helm, values: Any) -> None:
-    done = helm.run("lint", "--strict", str(CHART), "--values", str(values))
+def test_helm_lint_finds_nothing(each_helm: Helm, values: Any) -> None:
+    done = each_helm.run("lint", "--strict", str(CHART), "--values", str(values))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
