@@ -51,7 +51,7 @@ chart: $(INSTALLED) ## write what the chart takes from the code
 controlplane: ## build the control plane (K8S_VERSION=v1.34.4: an older one) into a cache outside the tree
 	tests/controlplane/build
 
-e2e: $(INSTALLED) controlplane ## run the tests on a real control plane (K8S_VERSION=v1.34.4: on an older one)
+e2e: $(INSTALLED) controlplane ## run the tests on a real control plane (K8S_VERSION=v1.34.4: on an older one; HELM_VERSION=3)
 	$(BIN)/python -m pytest -m "e2e and not slow" -p no:randomly
 
 # What an API server's version can change: patches, reviews, webhook configurations, bindings.

@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "oracle")]
 
-from controlplane.binaries import HELM, Binaries, locate  # noqa: E402 - the path is set above
+from controlplane.binaries import Binaries, locate, locate_helm  # noqa: E402 - the path is set above
 from controlplane.plane import ControlPlane  # noqa: E402 - as above
 from controlplane.starting import ALL_COMPONENTS, needed_programs, start  # noqa: E402 - as above
 from hollow_nodes import OracleMissingError, oracle_binary  # noqa: E402 - as above
@@ -113,7 +113,7 @@ def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 @pytest.fixture
 def release(control_plane: ControlPlane) -> Iterator[Release]:
     """A namespace for a release of the chart; whatever is left of it goes at the end."""
-    require_programs(control_plane.binaries, HELM)
+    require_programs(*locate_helm(os.environ))
     one = Release(control_plane, unique("numa"), unique("numa-system"))
     control_plane.create_namespace(one.namespace)
     yield one

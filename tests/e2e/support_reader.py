@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from controlplane.binaries import locate_helm
 from controlplane.plane import ControlPlane, scrubbed_environment
 from support.console_blocks import Step, read_steps
 
@@ -78,8 +79,14 @@ def admin_environment(plane: ControlPlane) -> dict[str, str]:
     """The same with kubectl, helm, and the admin's access to the cluster."""
     home = Path(tempfile.mkdtemp(prefix="reader-", dir=plane.folder))
     environment = home_environment(home)
-    return {
-        **environment,
-        "PATH": os.pathsep.join([str(plane.binaries.folder), environment["PATH"]]),
-        "KUBECONFIG": str(plane.kubeconfig()),
-    }
+    path = os.pathsep.join([str(plane.binaries.folder), environment["PATH"]])
+    return with_helm({**environment, "PATH": path, "KUBECONFIG": str(plane.kubeconfig())}, home)
+
+
+def with_helm(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The same with the run's Helm, which a page calls `helm` whatever its version."""
+    binaries, program = locate_helm(os.environ)
+    own = folder / "programs"
+    own.mkdir()
+    (own / "helm").symlink_to(binaries.path(program))
+    return {**environment, "PATH": os.pathsep.join([str(own), environment["PATH"]])}

@@ -1,6 +1,7 @@
 """Releases of the chart on a real API server: installed by real helm, their pods run as processes."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controlplane.binaries import HELM
+from controlplane.binaries import locate_helm
 from controlplane.plane import ControlPlane, scrubbed_environment
 from controlplane.processes import wait_until
 from controlplane.settling import wait_for_webhooks
@@ -29,6 +30,8 @@ class Release:
     plane: ControlPlane
     name: str
     namespace: str
+    helm_version: str = ""
+    """Of the Helm that handles it from here on; empty: the run's."""
 
     @property
     def fullname(self) -> str:
@@ -37,7 +40,8 @@ class Release:
 
     def helm(self, *args: str) -> str:
         """Run helm in the release's namespace and return its output; raises AssertionError where it fails."""
-        command = [str(self.plane.binaries.path(HELM)), f"--kubeconfig={self.plane.kubeconfig()}"]
+        binaries, program = locate_helm(os.environ, self.helm_version)
+        command = [str(binaries.path(program)), f"--kubeconfig={self.plane.kubeconfig()}"]
         done = subprocess.run(
             [*command, *args, "--namespace", self.namespace],
             capture_output=True,

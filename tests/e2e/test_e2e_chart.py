@@ -2,13 +2,16 @@
 
 import base64
 import json
+import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from controlplane.binaries import HELM_VERSIONS, locate_helm
 from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from support_pods import PROGRAMS, account_environment, account_kubeconfig, pod_command
@@ -27,8 +30,24 @@ from support_release import (
 )
 
 
-def test_life_of_a_release_leaves_nothing_behind(release: Release) -> None:
+@pytest.fixture
+def handled_by(release: Release, require: Callable[..., None]) -> Callable[[str], Release]:
+    """`handled_by("3")` is the release in the hands of Helm 3, whatever the run's Helm is."""
+
+    def handled(version: str) -> Release:
+        require(*locate_helm(os.environ, version))
+        return replace(release, helm_version=version)
+
+    return handled
+
+
+each_helm = pytest.mark.parametrize("version", HELM_VERSIONS, ids="helm-{}".format)
+
+
+@each_helm
+def test_life_of_a_release_leaves_nothing_behind(handled_by: Callable[[str], Release], version: str) -> None:
     """Install, upgrade with other values, upgrade without a change, roll back, uninstall."""
+    release = handled_by(version)
     release.install()
     first = release.objects()
     assert f"Deployment/{release.fullname}-rules" in first
@@ -58,23 +77,65 @@ def wishes(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def test_upgrade_keeps_what_belongs_to_the_certificates(release: Release) -> None:
+@each_helm
+def test_upgrade_keeps_what_belongs_to_the_certificates(handled_by: Callable[[str], Release], version: str) -> None:
     """The Secret's data and caBundle are ours at run time: an upgrade, a rollback of the chart do not touch them."""
+    release = handled_by(version)
     release.install()
-    secret = f"/api/v1/namespaces/{release.namespace}/secrets/{release.fullname}-tls"
-    plane = release.plane
-    data = {"tls.crt": base64.b64encode(b"kept").decode()}
-    plane.api("PATCH", secret, {"data": data}, content_type="application/merge-patch+json").wanted()
-    patch: Any = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": _some_bundle(plane)}]
-    path = f"{API}/validatingwebhookconfigurations/{release.fullname}"
-    plane.api("PATCH", path, patch, content_type="application/json-patch+json").wanted()
-
+    written = write_certificates(release)
     release.upgrade("--set", "webhooks.validate-pods.timeoutSeconds=4")
     release.upgrade("--set", "enforcement=warn")
     release.helm("rollback", release.name, "1")
+    assert certificates(release) == written
 
-    assert plane.get(secret)["data"] == data
-    assert plane.get(path)["webhooks"][0]["clientConfig"]["caBundle"] == _some_bundle(plane)
+
+@pytest.mark.parametrize("way", [
+    pytest.param((), id="applied-as-before"),
+    pytest.param(("--server-side=true",), id="applied-by-the-server"),
+])  # fmt: skip
+def test_release_of_helm_3_passes_to_helm_4(handled_by: Callable[[str], Release], way: tuple[str, ...]) -> None:
+    """Upgrade with other values, upgrade without a change, roll back to what Helm 3 installed, uninstall."""
+    handled_by("3").install()
+    release = handled_by("4")
+    write_certificates(release)
+    first = release.objects()
+
+    release.upgrade("--set", "enforcement=warn", *way)
+    assert release.failure_policies() == {"Ignore"}
+    before = release.versions()
+    release.upgrade("--set", "enforcement=warn", *way)
+    assert release.versions() == before
+
+    release.helm("rollback", release.name, "1")
+    assert wishes(release.objects()) == wishes(first)
+    release.helm("uninstall", release.name)
+    assert release.objects() == {}
+
+
+def write_certificates(release: Release) -> tuple[Any, Any]:
+    """Write what our servers write at run time: the Secret's data, and a caBundle; what is stored then."""
+    plane = release.plane
+    data = {"data": {"tls.crt": base64.b64encode(b"kept").decode()}}
+    secret, configuration = _paths(release)
+    plane.api("PATCH", secret, data, content_type="application/merge-patch+json").wanted()
+    bundle = base64.b64encode(plane.ca_file.read_bytes()).decode()
+    patch: Any = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
+    plane.api("PATCH", configuration, patch, content_type="application/json-patch+json").wanted()
+    assert certificates(release) == (data["data"], bundle)
+    return certificates(release)
+
+
+def certificates(release: Release) -> tuple[Any, Any]:
+    """The Secret's data and the first caBundle, as they are stored; None for what is not."""
+    secret, configuration = map(release.plane.get, _paths(release))
+    return secret.get("data"), configuration["webhooks"][0]["clientConfig"].get("caBundle")
+
+
+def _paths(release: Release) -> tuple[str, str]:
+    return (
+        f"/api/v1/namespaces/{release.namespace}/secrets/{release.fullname}-tls",
+        f"{API}/validatingwebhookconfigurations/{release.fullname}",
+    )
 
 
 @pytest.fixture
@@ -238,7 +299,3 @@ def test_pod_of_helm_test_finds_what_it_wants(installed: Installed, tmp_path: Pa
 def _may_create_pods(plane: ControlPlane, namespace: str, account: str) -> bool:
     who = f"--as=system:serviceaccount:{namespace}:{account}"
     return plane.kubectl("auth", "can-i", "create", "pods", who, "-n", "default").returncode == 0
-
-
-def _some_bundle(plane: ControlPlane) -> str:
-    return base64.b64encode(plane.ca_file.read_bytes()).decode()

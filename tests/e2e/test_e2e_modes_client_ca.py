@@ -5,6 +5,7 @@ The API server has an AdmissionConfiguration whose kubeconfig names the chart's 
 
 import base64
 import http.client
+import os
 import re
 import ssl
 import textwrap
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from controlplane.authority import Authority, KeyPair, create_authority
-from controlplane.binaries import APISERVER, HELM, Binaries
+from controlplane.binaries import APISERVER, Binaries, locate_helm
 from controlplane.starting import start
 from support_pods import LocalPod, quiet_ports
 from support_release import CHART, Release, running_pods
@@ -38,7 +39,7 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(control_plane_binaries: Binaries, require, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    require(control_plane_binaries, HELM)
+    require(*locate_helm(os.environ))
     folder = tmp_path_factory.mktemp("client-ca")
     clients = create_authority(folder / "clients", "authority of the API server's client certificate")
     shown = clients.issue_client("kube-apiserver", "kube-apiserver", ())

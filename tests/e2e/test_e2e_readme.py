@@ -10,11 +10,11 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from controlplane.binaries import APISERVER, HELM, Binaries
+from controlplane.binaries import APISERVER, Binaries, locate_helm
 from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from controlplane.settling import wait_for_webhooks
@@ -22,7 +22,7 @@ from controlplane.starting import start
 from support.console_blocks import Step, read_steps
 from support_first_day import NAME, FirstDay, first_day
 from support_pods import quiet_ports
-from support_reader import ROOT, Reader, admin_environment, home_environment, steps_of
+from support_reader import ROOT, Reader, admin_environment, home_environment, steps_of, with_helm
 from support_release import Release, marks, pod
 
 PATIENCE_SECONDS = 60.0
@@ -88,10 +88,9 @@ def test_lines_to_paste_run(demo: Reader) -> None:
         Reader(demo.environment).run(Step("make run", 0, "", f"numa-admission {line.partition(' ')[2]}"))
 
 
-def test_in_ci(control_plane_binaries: Binaries, tmp_path: Path) -> None:
-    environment = home_environment(tmp_path)
-    _need_helm(control_plane_binaries)
-    environment["PATH"] = f"{control_plane_binaries.folder}:{environment['PATH']}"
+def test_in_ci(require: Callable[..., None], tmp_path: Path) -> None:
+    require(*locate_helm(os.environ))
+    environment = with_helm(home_environment(tmp_path), tmp_path)
     for step in steps_of(README, ["In CI"]):
         Reader(environment).run(step)
 
@@ -100,17 +99,14 @@ def test_in_ci(control_plane_binaries: Binaries, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def plane(control_plane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def plane(
+    control_plane_binaries: Binaries, require: Callable[..., None], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
     """A cluster of the reader's own: the pages name release and namespace."""
-    _need_helm(control_plane_binaries)
+    require(*locate_helm(os.environ))
     with start(control_plane_binaries, tmp_path_factory.mktemp("reader")) as plane:
         plane.add_gpu_node("worker", cpu=32, memory="64Gi", gpus={})
         yield plane
-
-
-def _need_helm(binaries: Binaries) -> None:
-    if binaries.missing((HELM,)):
-        pytest.skip(f"helm is not in {binaries.folder}: run `make controlplane` once to build it.")
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Settings that change on a live release: the same processes answer otherwise, and nothing that is bad gets in."""
 
 import json
+import os
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controlplane.binaries import HELM_3, locate_helm
 from controlplane.processes import wait_until
 from support_pods import LOOPBACK, LocalPod, lead_to_loopback
 from support_release import CHART, KEY, Installed, Release, marks, pod, serving
@@ -36,8 +38,9 @@ class Live:
     def upgrade(self, *values: str) -> None:
         """Helm upgrade with these values besides those of the installation, and the kubelet's part."""
         release = self.installed.release
-        # Helm applies as one of several writers; the others here are the test's, which leads Services to loopback.
-        release.helm("upgrade", release.name, str(CHART), "--reuse-values", "--force-conflicts", *values)
+        # Helm 4 applies as one of several writers; the others here are the test's, which leads Services to loopback.
+        conflicts = () if locate_helm(os.environ)[1] == HELM_3 else ("--force-conflicts",)
+        release.helm("upgrade", release.name, str(CHART), "--reuse-values", *conflicts, *values)
         for role in self.installed.pods:
             lead_to_loopback(release.plane, release.namespace, f"{release.fullname}-{role}")
         self.bring()

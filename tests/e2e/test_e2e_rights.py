@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ TESTS = Path(__file__).parent.parent
 sys.path[:0] = [str(TESTS / "proof"), str(TESTS / "oracle"), str(TESTS / "helm")]
 
 from controlplane.authority import create_authority  # noqa: E402 - the path is set above
-from controlplane.binaries import APISERVER, HELM  # noqa: E402 - as above
+from controlplane.binaries import APISERVER, locate_helm  # noqa: E402 - as above
 from controlplane.starting import start  # noqa: E402 - as above
 from hollow_nodes import hollow_nodes  # noqa: E402 - as above
 from proof_machines import hollow_classes  # noqa: E402 - as above
@@ -126,9 +127,10 @@ class Granted(NamedTuple):
 
 @pytest.fixture(scope="module")
 def granted(control_plane_binaries, oracle, require, tmp_path_factory) -> Iterator[Granted]:
-    require(control_plane_binaries, HELM)
+    binaries, program = locate_helm(os.environ)
+    require(binaries, program)
     folder = tmp_path_factory.mktemp("rights")
-    helm = Helm(str(control_plane_binaries.path(HELM)), tmp_path_factory.mktemp("helm-home"))
+    helm = Helm(str(binaries.path(program)), tmp_path_factory.mktemp("helm-home"))
     objects = helm.template("--set", "ledger.leaderElection=true,ledger.replicas=2")
     ours = [each for each in objects if each["kind"] in RENDERED and each["metadata"]["name"].endswith(ACCOUNT)]
     settings = yaml.safe_load(only(objects, "ConfigMap", f"{FULLNAME}-settings")["data"]["ledger.yaml"])

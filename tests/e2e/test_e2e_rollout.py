@@ -5,6 +5,7 @@ The certificates' clock is compressed: replicas are granted 12 s to see a change
 instead of 30; the servers' own look at their files stays at 5 to 10 s. `make outage-proof` compresses nothing.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -12,7 +13,7 @@ from functools import partial
 import pytest
 import support_drill as drill
 import support_events as events
-from controlplane.binaries import HELM, Binaries
+from controlplane.binaries import Binaries, locate_helm
 from controlplane.starting import start
 from support_creates import Verdict
 from support_release import CHART
@@ -39,10 +40,9 @@ KILLED = {
 
 
 @pytest.fixture(scope="module")
-def stage(control_plane_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(control_plane_binaries: Binaries, require, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The chart at work on a control plane of its own."""
-    if control_plane_binaries.missing((HELM,)):
-        pytest.skip(f"helm is not in {control_plane_binaries.folder}: run `make controlplane` to build it.")
+    require(*locate_helm(os.environ))
     folder = tmp_path_factory.mktemp("rollout")
     with start(control_plane_binaries, folder / "plane") as plane:
         add_nodes(plane)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from controlplane.recipe import HELM_PATHS, MODULES, required_version
 from rendering import CHART, VALUE_SETS
 
 from webhook.service.settings_file import parse_settings
@@ -20,6 +21,11 @@ _SPEC.loader.exec_module(generate)
 def test_generated_files_are_up_to_date(path: Path) -> None:
     """After a change of the table or of the settings: python helm/numa-admission/generate.py."""
     assert path.read_text(encoding="utf-8") == generate.generated()[path]
+
+
+def test_page_names_the_helms_that_the_tests_run() -> None:
+    tested = sorted(required_version(MODULES / name, path).removeprefix("v") for name, path in HELM_PATHS.items())
+    assert f"(tested: {', '.join(tested)}," in (CHART / "README.md").read_text()
 
 
 def test_policies_of_the_values_are_those_of_the_code() -> None:
