@@ -81,14 +81,14 @@ def leaf_rotation(stage: Stage) -> None:
 def authority_rotation(stage: Stage) -> None:
     """A new authority with an overlap, and replicas that see the new leaf as late as they may.
 
-    From before the switch until the whole granted delay after it, the keepers of one pod of each role stand still: they
+    From before the switch until the whole granted delay after it, one pod of each role is brought no certificate: they
     go on with the old leaf for that long, and then for as long as the server's own look at its files takes.
     """
     before = stage.secret()
     stage.rotate("authority")
-    late = [stage.kubelet.lives(role)[-1].keeper for role in ROLES]
-    for keeper in late:
-        os.kill(keeper.process.pid, signal.SIGSTOP)
+    late = [stage.kubelet.lives(role)[-1] for role in ROLES]
+    for life in late:
+        life.hold_pair()
     try:
         stage.until(lambda: _authorities(stage) == 2, "both authorities")
         stage.until(lambda: stage.secret()["tls.crt"] != before["tls.crt"], "the switch", _patience(stage))
@@ -99,8 +99,8 @@ def authority_rotation(stage: Stage) -> None:
         assert _authorities(stage) == 2, "the old authority is dropped while replicas still serve its leaf"
         assert not stage.serves_the_secret(), "nobody was late"
     finally:
-        for keeper in late:
-            os.kill(keeper.process.pid, signal.SIGCONT)
+        for life in late:
+            life.release_pair()
     stage.until(stage.serves_the_secret, "every server with the new leaf", _patience(stage))
     stage.until(lambda: _authorities(stage) == 1, "the end of the overlap", _patience(stage))
     assert stage.secret()["ca.crt"] != before["ca.crt"]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from controlplane.client import ApiError
 from controlplane.plane import ControlPlane
 from controlplane.processes import Running
 from support_pods import Place, says_yes, start_container
@@ -28,6 +29,8 @@ from support_volumes import Volume
 RELIST_SECONDS = 1.0
 """How often a real kubelet looks for containers that have died."""
 LIST_SECONDS = 0.25
+SECRETS_SECONDS = 4.0
+"""How often changed Secrets are brought; a real kubelet takes up to 90 s. `hold_pair` makes a pod late."""
 INIT_SECONDS = 60.0
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 KILLED = -signal.SIGKILL
@@ -57,12 +60,9 @@ class PodLife(threading.Thread):
         self._has_started = False
         self._failures = 0
         self._restarts = 0
+        self._holds_pair = False
+        self._next_secrets = 0.0
         self._next_probe = 0.0
-
-    @property
-    def keeper(self) -> Running:
-        """The container that keeps the certificates."""
-        return self.containers["certificates"]
 
     @property
     def server(self) -> Running:
@@ -80,10 +80,17 @@ class PodLife(threading.Thread):
 
     def bring_config_maps(self) -> None:
         """Bring changed ConfigMaps into the volumes, as a kubelet does within 90 s."""
-        for each in self.pod["spec"]["volumes"]:
-            path = self._folder / "volumes" / each["name"]
-            if "configMap" in each and path.exists():
-                Volume(self._plane, self.pod["metadata"]["namespace"], each, path).fill()
+        self._bring("configMap")
+
+    def hold_pair(self) -> None:
+        """Go on with the certificate that the pod has: its keeper stands still, or no Secret is brought to it."""
+        self._holds_pair = True
+        self._signal_keeper(signal.SIGSTOP)
+
+    def release_pair(self) -> None:
+        """Let the pod have the newest certificate again."""
+        self._holds_pair = False
+        self._signal_keeper(signal.SIGCONT)
 
     def probe(self, path: str) -> bool:
         """Whether the server's probe port says yes at this path now."""
@@ -127,7 +134,8 @@ class PodLife(threading.Thread):
         volumes = {}
         for each in spec["volumes"]:
             volume = Volume(self._plane, namespace, each, self._folder / "volumes" / each["name"])
-            volume.fill()
+            while not volume.fill() and not self._ending.wait(LIST_SECONDS):
+                pass
             volumes[each["name"]] = volume.path
         self._translate(volumes.get("settings"))
         numbers = [port["containerPort"] for each in spec["containers"] for port in each.get("ports", ())]
@@ -148,6 +156,17 @@ class PodLife(threading.Thread):
             if code != 0:
                 raise AssertionError(f"init container {container['name']} ended with {code}:\n{running.log_tail()}")
         return place
+
+    def _bring(self, kind: str) -> None:
+        for each in self.pod["spec"]["volumes"]:
+            path = self._folder / "volumes" / each["name"]
+            if kind in each and path.exists():
+                Volume(self._plane, self.pod["metadata"]["namespace"], each, path).fill()
+
+    def _signal_keeper(self, number: signal.Signals) -> None:
+        keeper = self.containers.get("certificates")
+        if keeper is not None:
+            os.kill(keeper.process.pid, number)
 
     def _translate(self, settings: Path | None) -> None:
         """A leader writes its address into a slice: the one that the cluster knows, which it cannot listen on here."""
@@ -178,6 +197,10 @@ class PodLife(threading.Thread):
             self._has_started = False
             self._failures = 0
             self._tell(is_ready=False)
+        if time.monotonic() >= self._next_secrets and not self._holds_pair:
+            self._next_secrets = time.monotonic() + SECRETS_SECONDS
+            with suppress(OSError, ApiError):  # an API server that is away; the next time comes soon
+                self._bring("secret")
         self._probe()
 
     def _probe(self) -> None:

@@ -83,7 +83,7 @@ def start_pod(plane: ControlPlane, deployment: Mapping[str, Any], folder: Path, 
     folder.mkdir(parents=True)
     volumes = [Volume(plane, namespace, each, folder / "volumes" / each["name"]) for each in spec["volumes"]]
     for each in volumes:
-        each.fill()
+        assert each.fill(), f"nothing that volume {each.wanted['name']} could hold is there"
     paths = {each.wanted["name"]: each.path for each in volumes}
     place = Place(plane, namespace, spec["serviceAccountName"], folder, paths, ports)
     for container in spec.get("initContainers", ()):

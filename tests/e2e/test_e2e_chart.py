@@ -185,11 +185,15 @@ def test_ledger_down_stops_nothing(installed: Installed, namespace: str) -> None
 
 
 def test_certificates_are_made_by_the_rules_alone(installed: Installed) -> None:
-    """With the chart's rights: the rules' account may write the Secret, the ledger's may not, neither sees others."""
+    """With the chart's rights: the rules' account may write the Secret, the ledger's sees none, neither sees others.
+
+    The Secret holds the key that signs, and the ledger's server has its account's token.
+    """
     release = installed.release
     own = f"secrets/{release.fullname}-tls"
     assert release.may("rules", "update", own)
-    assert not release.may("ledger", "update", own)
+    assert not any(release.may("ledger", verb, own) for verb in ("get", "update"))
+    assert not release.may("ledger", "list", "secrets")
     assert not release.may("rules", "get", "secrets/other")
     assert not release.may("rules", "create", "secrets")
     assert not release.may("rules", "list", "pods")

@@ -13,8 +13,9 @@ from certs.names import names_of
 from certs.plan import Asked
 from certs.policy import Policy
 from certs.rotate import Rotator
+from certs.steps import Step
 from certs.store import NoConfigurations, Secret, UnavailableError
-from webhook.service.certificates import CertificateKeeper, Follower
+from webhook.service.certificates import CertificateKeeper
 from webhook.service.logs import open_log
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -89,21 +90,23 @@ def test_renewed_leaf_replaces_the_laid_one(secret: DirectoryStore, tmp_path: Pa
     assert first["ca.crt"] == second["ca.crt"]
 
 
-def test_follower_waits_for_the_first_pair_and_never_writes(
+def test_first_pair_is_waited_for_while_the_store_does_not_answer(
     secret: DirectoryStore, tmp_path: Path, log: io.BytesIO
 ) -> None:
+    """Each second, for a server waits for it."""
     days = Days(1)
-    keeper = CertificateKeeper(Follower(secret), DirectoryStore(tmp_path / "tls"), open_log(log), days)
+    files = DirectoryStore(tmp_path / "tls")
 
-    def wait(seconds: float) -> bool:
-        if len(days.waits) == 2:
-            rotator(secret).step(days.now)
-        return days.wait(seconds)
+    class Late:
+        def step(self, now: datetime) -> Step:
+            late = len(days.waits) < 2
+            return (Rotator(Broken(), NoConfigurations(), POLICY) if late else rotator(secret)).step(now)
 
-    keeper.run(wait, until_first_pair=True)
+    keeper = CertificateKeeper(Late(), files, open_log(log), days)
+    keeper.run(days.wait, until_first_pair=True)
     assert keeper.has_pair
-    assert len(days.waits) == 3
-    assert secret.read().data["tls.crt"] == DirectoryStore(tmp_path / "tls").read().data["tls.crt"]
+    assert days.waits == [1.0, 1.0]
+    assert secret.read().data["tls.crt"] == files.read().data["tls.crt"]
 
 
 def test_unreadable_secret_leaves_the_files_and_is_told_once(
@@ -121,7 +124,9 @@ def test_unreadable_secret_leaves_the_files_and_is_told_once(
 
 def test_loop_ends_when_told_although_no_pair_ever_comes(tmp_path: Path, log: io.BytesIO) -> None:
     days = Days(0.001)
-    keeper = CertificateKeeper(Follower(Broken()), DirectoryStore(tmp_path / "tls"), open_log(log), days)
+    keeper = CertificateKeeper(
+        Rotator(Broken(), NoConfigurations(), POLICY), DirectoryStore(tmp_path / "tls"), open_log(log), days
+    )
     keeper.run(days.wait, until_first_pair=True)
     assert not keeper.has_pair
 

@@ -237,6 +237,25 @@ def test_secret_of_others_is_never_ours_to_write(helm: Helm, values: tuple[str, 
     assert [rule["verbs"] for rule in rules] == ([verbs] if verbs else [])
 
 
+@pytest.mark.parametrize("mode", [
+    pytest.param("mode=self", id="self"),
+    pytest.param("mode=certManager", id="cert-manager"),
+    pytest.param("mode=existingSecret,certificates.existingSecret.name=s", id="existing-secret"),
+])  # fmt: skip
+def test_ledger_has_its_pair_and_no_way_to_the_key_that_signs(helm: Helm, mode: str) -> None:
+    """It reads what strangers send and has a token, which must not read the Secret; the kubelet brings the pair."""
+    objects = helm.template("--set", f"certificates.{mode}")
+    of_ledger = [each for each in objects if each["metadata"]["name"].endswith("-ledger")]
+    roles = [each for each in of_ledger if each["kind"] in {"Role", "ClusterRole"}]
+    assert len(roles) == 2
+    assert [rule for role in roles for rule in role["rules"] if {"secrets", "*"} & set(rule["resources"])] == []
+    spec = only(objects, "Deployment", f"{FULLNAME}-ledger")["spec"]["template"]["spec"]
+    (tls,) = [each["secret"] for each in spec["volumes"] if "secret" in each]
+    assert tls["items"] == [{"key": name, "path": name} for name in ("tls.crt", "tls.key")]
+    assert not tls.get("optional")
+    assert [each["name"] for each in (*spec.get("initContainers", ()), *spec["containers"])] == ["server"]
+
+
 def test_ledger_follows_the_cluster_and_writes_only_what_is_its_own(helm: Helm) -> None:
     """By name wherever there is a name; nothing of the cluster but the nomination of a pod that it refused."""
     objects = helm.template("--set", "ledger.leaderElection=true,ledger.replicas=2")

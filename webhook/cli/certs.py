@@ -168,10 +168,10 @@ def rotate_cluster(
 @certs.command(short_help="Keep the certificate, beside a server.")
 @click.option(
     "--duty",
-    type=click.Choice(["keep", "trust", "follow"]),
+    type=click.Choice(["keep", "trust"]),
     default="keep",
     show_default=True,
-    help="keep: authority, certificate and trust; trust: only the trust in another's Secret; follow: only read it.",
+    help="keep: authority, certificate and trust; trust: only the trust in a Secret that another writes.",
 )
 @_secret
 @_configurations
@@ -200,10 +200,10 @@ def keep(
     once: bool,
 ) -> None:
     """Keep looking after the certificate until a signal ends it."""
-    if duty != "follow" and configurations is None:
-        raise click.UsageError(f"Give --configurations: duty {duty} keeps their trust.")
-    if directory is None and (once or duty == "follow"):
-        raise click.UsageError("Give --directory: there is nothing else to do.")
+    if configurations is None:
+        raise click.UsageError("Give --configurations: their trust is kept.")
+    if directory is None and once:
+        raise click.UsageError("Give --directory: with --once it ends when a pair lies there.")
     namespace, name = _place(secret)
     policy = (
         _policy(_names(namespace, services, dns, ip), days, authority_days, propagation) if duty == "keep" else None
@@ -211,10 +211,9 @@ def keep(
     keeper = _keeper(
         client=_client(kubeconfig),
         place=(namespace, name),
-        configurations=configurations or "",
+        configurations=configurations,
         policy=policy,
         directory=directory,
-        duty=duty,
         propagation_seconds=propagation,
     )
     ended = threading.Event()
@@ -239,7 +238,6 @@ def _keeper(
     configurations: str,
     policy: "Policy | None",
     directory: str | None,
-    duty: str,
     propagation_seconds: float,
 ) -> "CertificateKeeper":
     from certs.directory import DirectoryStore  # noqa: PLC0415 - a quick --help
@@ -247,24 +245,17 @@ def _keeper(
     from certs.trust import TrustKeeper  # noqa: PLC0415 - as above
     from webhook.cluster.configurations import ClusterConfigurationStore  # noqa: PLC0415 - as above
     from webhook.cluster.secrets import ClusterSecretStore  # noqa: PLC0415 - as above
-    from webhook.service.certificates import CertificateKeeper, Follower  # noqa: PLC0415 - as above
+    from webhook.service.certificates import CertificateKeeper  # noqa: PLC0415 - as above
     from webhook.service.logs import open_log  # noqa: PLC0415 - as above
     from webhook.service.server_clock import ServerClock  # noqa: PLC0415 - as above
 
     propagation = timedelta(seconds=propagation_seconds)
-    secrets = ClusterSecretStore(client, *place)
+    stores = ClusterSecretStore(client, *place), ClusterConfigurationStore(client, configurations)
     stepper: Stepper
     if policy is not None:
-        stepper = Rotator(secrets, ClusterConfigurationStore(client, configurations), policy)
-    elif duty == "trust":
-        stepper = TrustKeeper(
-            secrets,
-            ClusterConfigurationStore(client, configurations),
-            propagation=propagation,
-            look_every=propagation / LOOKS,
-        )
+        stepper = Rotator(*stores, policy)
     else:
-        stepper = Follower(secrets, propagation / LOOKS)
+        stepper = TrustKeeper(*stores, propagation=propagation, look_every=propagation / LOOKS)
     files = DirectoryStore(Path(directory)) if directory is not None else None
     log = open_log(sys.stderr.buffer, "info")
     return CertificateKeeper(stepper, files, log, ServerClock(client, log))

@@ -4,27 +4,29 @@ It runs in a process of its own beside the server (``numa-admission certs keep``
 2026-11-29): so the process that reads what strangers send has no token and never sees the key that signs, several
 worker processes need no agreement on who does it, and a busy server delays no renewal. The two meet in a directory,
 which the server reads again when it changes.
+
+A ledger's server has a token, so its pods have no such process and may not read the Secret (decision of 2026-11-30):
+the kubelet mounts the pair alone, and is as quick as the rotation grants replicas.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from certs.directory import DirectoryStore
-from certs.holdings import BUNDLE, LEAF_CERTIFICATE, LEAF_KEY, Holdings, holdings_of
+from certs.holdings import BUNDLE, LEAF_CERTIFICATE, LEAF_KEY, Holdings
 from certs.moments import Clock, in_words, utc_now
 from certs.pki import Pair
 from certs.plan import Action
 from certs.steps import Outcome, Step
-from certs.store import SecretStore, StoreError
+from certs.store import StoreError
 
 _LEAST_PAUSE_SECONDS = 0.5
 """However soon the next look is wanted: a Secret that somebody fights over must not load the API server."""
 _MISSING = timedelta(seconds=1)
-"""Between two looks at a Secret that holds no certificate yet: somebody is about to write it."""
+"""Between two looks while there is no pair yet, and a server that cannot start without one."""
 _RETRY = timedelta(seconds=5)
 
 Wait = Callable[[float], bool]
@@ -32,31 +34,11 @@ Wait = Callable[[float], bool]
 
 
 class Stepper(Protocol):
-    """``certs.rotate.Rotator``, ``certs.trust.TrustKeeper`` or ``Follower``."""
+    """``certs.rotate.Rotator`` or ``certs.trust.TrustKeeper``."""
 
     def step(self, now: datetime) -> Step:
         """Look once, and do what is due."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Follower:
-    """Only reads the Secret that another keeps."""
-
-    secrets: SecretStore
-    look_every: timedelta = timedelta(seconds=30)
-    """A third of the 90 s that the rotation grants replicas: the look, the server's own look at its files, and room."""
-
-    def step(self, now: datetime) -> Step:
-        """Return what the Secret holds. Never raises for what the store reports."""
-        try:
-            held = holdings_of(self.secrets.read().data)
-        except StoreError as error:
-            return Step(
-                Action.KEEP, "The Secret could not be read.", now + _RETRY, Outcome.FAILED, _sentence(str(error))
-            )
-        pause = self.look_every if held.leaf is not None else _MISSING
-        return Step(Action.KEEP, "The Secret was read.", now + pause, holdings=held)
 
 
 class CertificateKeeper:

@@ -5,10 +5,9 @@
 {{- $values := $root.Values }}
 {{- $chosen := index $values $role }}
 {{- $fullname := include "numa-admission.fullname" $root }}
-{{- $keeper := include "numa-admission.keeper" $root }}
-{{- /* The rules' pods do the rotation; the ledger's only follow it. */}}
-{{- $duty := $keeper }}
-{{- if eq $role "ledger" }}{{- $duty = ternary "follow" "" (eq $keeper "keep") }}{{- end }}
+{{- /* The rules' pods do the rotation. To the ledger's pods the kubelet brings the pair: their token, beside a server that
+       reads what strangers send, must not read the Secret, which holds the key that signs. */}}
+{{- $duty := ternary (include "numa-admission.keeper" $root) "" (eq $role "rules") }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -80,7 +79,7 @@ spec:
               app.kubernetes.io/component: {{ $role }}
         {{- end }}
         {{- end }}
-      {{- if eq $values.certificates.mode "self" }}
+      {{- if eq $duty "keep" }}
       initContainers:
         # The server does not start without a certificate.
         - name: first-certificate
@@ -160,12 +159,12 @@ spec:
         - name: settings
           configMap: {name: {{ $fullname }}-settings}
         - name: tls
-          {{- if eq $values.certificates.mode "self" }}
+          {{- if eq $duty "keep" }}
           emptyDir: {medium: Memory, sizeLimit: 4Mi}
           {{- else }}
           secret:
             secretName: {{ include "numa-admission.secret" $root | quote }}
-            # Nothing else of the Secret has any business on a server.
+            # Nothing else of the Secret has any business on a server. Until it holds these, the pod waits for them.
             items:
               - {key: tls.crt, path: tls.crt}
               - {key: tls.key, path: tls.key}
@@ -189,7 +188,7 @@ spec:
         {{- end }}
 {{- end }}
 
-{{- /* A container that keeps certificates. Takes root, duty (keep, trust, follow) and once. */ -}}
+{{- /* A container that keeps certificates. Takes root, duty (keep, trust) and once. */ -}}
 {{- define "numa-admission.keeperContainer" -}}
 {{- $values := .root.Values }}
 {{- $fullname := include "numa-admission.fullname" .root -}}
@@ -199,12 +198,10 @@ command: [python, -m, webhook.cli.certs, keep]
 args:
   - --duty={{ .duty }}
   - --secret={{ .root.Release.Namespace }}/{{ include "numa-admission.secret" .root }}
-  {{- if ne .duty "trust" }}
+  {{- if eq .duty "keep" }}
   - --directory=/run/numa-admission/tls
   {{- end }}
-  {{- if ne .duty "follow" }}
   - --configurations={{ $fullname }}
-  {{- end }}
   - --propagation={{ $values.certificates.propagationSeconds }}
   {{- if eq .duty "keep" }}
   - --service={{ $fullname }}-rules
@@ -227,7 +224,7 @@ args:
 resources: {{- toYaml $values.certificates.resources | nindent 2 }}
 securityContext: {{- include "numa-admission.securityContext" .root | nindent 2 }}
 volumeMounts:
-  {{- if ne .duty "trust" }}
+  {{- if eq .duty "keep" }}
   - {name: tls, mountPath: /run/numa-admission/tls}
   {{- end }}
   - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
