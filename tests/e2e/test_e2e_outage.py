@@ -7,11 +7,13 @@ from types import MappingProxyType
 
 import pytest
 from controlplane.plane import ControlPlane
-from support.builders import SPEC_KEY, raw_pod
+from support.builders import KOORD_OLDER_KEY, SPEC_KEY, raw_pod
 from support_server import registered
 
 from webhook.core.match_conditions import MOST_ENTRIES
 
+BIND_POLICY = '{"preferredCPUBindPolicy":"FullPCPUs"}'
+"""What Koordinator's scheduler writes, beside its result, into a pod that states no bind policy."""
 RULES_ONLY = ("--without=capacity-pods", "--without=capacity-workloads", "--without=bind")
 
 
@@ -76,6 +78,8 @@ def test_a_pod_of_ours_that_runs_goes_on_while_the_server_is_down(control_plane,
         owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": account["name"], "uid": account["uid"]}
         patched({"metadata": {"ownerReferences": [owner]}}).wanted(200)
         patched({"metadata": {"annotations": {"cpuset": "{}"}}}).wanted(200)
+        chosen = {"scheduling.koordinator.sh/resource-status": "{}", KOORD_OLDER_KEY: BIND_POLICY}
+        patched({"metadata": {"annotations": chosen}}).wanted(200)
         patched({"spec": {"containers": [{"name": "example", "image": "other"}]}}).wanted(200)
         patched({"metadata": {"$deleteFromPrimitiveList/finalizers": pod["metadata"]["finalizers"]}}).wanted(200)
         stored = plane.get(at)
@@ -102,10 +106,10 @@ def most_annotations():
     raise AssertionError
 
 
-def longest_annotations(count):
+def longest_annotations(count, end="end"):
     """So many of the longest keys, each of them nearly one of ours."""
     prefix = ".".join(["x" * 61] * 5)[:253]
-    return {f"{prefix}/{at:03}{'resource-spec-' * 4}end": "" for at in range(count)}
+    return {f"{prefix}/{at:03}{('resource-spec-' * 4)[: -len(end)]}{end}": "" for at in range(count)}
 
 
 DEAREST = {
@@ -124,13 +128,14 @@ def test_the_largest_pods_of_others_never_notice(control_plane, webhook_server, 
         changed_whole(plane, pod_manifest(namespace, "p"), annotations)
 
 
-def test_the_dearest_pod_of_ours_can_be_changed(control_plane, webhook_server, namespace):
+@pytest.mark.parametrize("end", ["end", "resource-spec"])
+def test_the_dearest_pod_of_ours_can_be_changed(control_plane, webhook_server, namespace, end):
     """With a mark, what changes is searched for, too."""
     plane, server = control_plane, webhook_server(extra=("--role", "rules"))
     pod = pod_manifest(namespace, "p")
     mark = pod["metadata"]["annotations"]
     with registered(plane, server, RULES_ONLY):
-        changed_whole(plane, pod, longest_annotations(MOST_ENTRIES - len(mark)), kept=mark)
+        changed_whole(plane, pod, longest_annotations(MOST_ENTRIES - len(mark), end), kept=mark)
 
 
 def changed_whole(plane, pod, annotations, kept=MappingProxyType({})):

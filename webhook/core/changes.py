@@ -5,7 +5,6 @@ question, also while nobody answers. ``webhook.core.match_conditions`` says the 
 """
 
 from collections.abc import Callable, Mapping
-from itertools import chain
 
 from webhook.core.marks import Vocabulary
 from webhook.core.pod import Pod
@@ -20,7 +19,7 @@ def concerns_rules(old: Pod, new: Pod, vocabulary: Vocabulary) -> bool:
     return (
         old.containers != new.containers
         or _moved(old.annotations, new.annotations, vocabulary.reads_annotation)
-        or _moved(old.labels, new.labels, vocabulary.reads_label)
+        or _moved(old.labels, new.labels, lambda key, _text: vocabulary.reads_label(key))
         or old.node_selector != new.node_selector
         or old.required_terms != new.required_terms
         or old.node_name != new.node_name
@@ -31,9 +30,13 @@ def concerns_rules(old: Pod, new: Pod, vocabulary: Vocabulary) -> bool:
 
 def changes_results(old: Pod, new: Pod, vocabulary: Vocabulary) -> bool:
     """Return whether an annotation changed that only a scheduler may write."""
-    return _moved(old.annotations, new.annotations, vocabulary.results.__contains__)
+    return _moved(old.annotations, new.annotations, lambda key, _text: key in vocabulary.results)
 
 
-def _moved(old: Mapping[str, str], new: Mapping[str, str], is_read: Callable[[str], bool]) -> bool:
-    """Return whether a key that is read came, went or has another text."""
-    return old != new and any(old.get(key) != new.get(key) and is_read(key) for key in chain(old, new))
+def _moved(old: Mapping[str, str], new: Mapping[str, str], is_read: Callable[[str, str], bool]) -> bool:
+    """Return whether an entry that is read came, went, or has or had another text."""
+    return old != new and (_has_other(old, new, is_read) or _has_other(new, old, is_read))
+
+
+def _has_other(here: Mapping[str, str], there: Mapping[str, str], is_read: Callable[[str, str], bool]) -> bool:
+    return any(there.get(key) != text and is_read(key, text) for key, text in here.items())

@@ -86,9 +86,16 @@ class Vocabulary:
                 return True
         return False
 
-    def reads_annotation(self, key: str) -> bool:
-        """Return whether what a rule says can depend on the annotation ``key``, which is no result."""
-        return key in self.read_annotations or self.near_read_annotation.search(key) is not None
+    def reads_annotation(self, key: str, text: str) -> bool:
+        """Return whether what a rule says can depend on the annotation ``key`` with ``text``, which is no result.
+
+        Of an older home only what speaks of a policy: Koordinator's scheduler writes the bind policy that it chose
+        there before it binds (koordinator-sh/koordinator:pkg/scheduler/plugins/nodenumaresource/plugin.go,
+        ``appendResourceSpecIfMissed``).
+        """
+        if self.near_read_annotation.search(key) is None:
+            return key in self.read_annotations
+        return self.near_older_home.search(key) is None or speaks_of_a_policy(text)
 
     def reads_label(self, key: str) -> bool:
         """Return whether what a rule says of a pod can depend on its label ``key``."""

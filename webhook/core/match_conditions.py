@@ -12,7 +12,7 @@ characters, and one expression may cost 1,000,000 units
 dearest pods.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +21,7 @@ from webhook.core.dialects import DIALECTS
 from webhook.core.judged import TABLE, Change, Judged, Look
 from webhook.core.marks import IN_EVERY_NEAR_MISS, SPEAKS_OF_A_POLICY, Vocabulary
 
-MOST_ENTRIES: Final = 500
+MOST_ENTRIES: Final = 300
 """A map with more entries is not searched for near misses of a mark; where one changes, the change may be of ours."""
 MOST_CONTAINERS: Final = 30
 """In a longer list, every change is taken for one of amounts."""
@@ -71,16 +71,22 @@ def mark_expression(annotations: str, vocabulary: Vocabulary) -> str:
 def change_expression(vocabulary: Vocabulary) -> str:
     """Return CEL that is true where an UPDATE changes what a rule reads, as ``webhook.core.changes.concerns_rules``."""
     exact = _list(sorted(vocabulary.read_annotations))
-    annotation = f"k in {exact} || k.matches({_text(vocabulary.near_read_annotation.pattern)})"
     label = " || ".join(
         [
             f"k in {_list(sorted(vocabulary.read_labels))}",
             *(f"k.startsWith({_text(prefix)})" for prefix in vocabulary.read_label_prefixes),
         ]
     )
+
+    def annotation(annotations: str) -> str:
+        return (
+            f"k in {exact} || (k.matches({_text(vocabulary.near_read_annotation.pattern)}) && "
+            f"(!(k.matches({_text(vocabulary.near_older_home.pattern)})) || {_speaks(annotations, 'k')}))"
+        )
+
     any_of = (
         _moved("metadata.annotations", annotation),
-        _moved("metadata.labels", label),
+        _moved("metadata.labels", lambda _labels: label),
         *(_differs(path) for path in _READ_WHOLE),
         *(_amounts_differ(path) for path in _WITH_AMOUNTS),
     )
@@ -91,15 +97,20 @@ _READ_WHOLE: Final = ("spec.nodeSelector", "spec.affinity", "spec.resources")
 _WITH_AMOUNTS: Final = ("spec.containers", "spec.initContainers")
 
 
-def _moved(path: str, is_read: str) -> str:
-    """Return CEL: below ``path`` an entry came, went or has another text, for whose key ``k`` ``is_read`` holds."""
+def _moved(path: str, is_read: Callable[[str], str]) -> str:
+    """Return CEL: below ``path`` an entry came, went or has another text, and is read as it is or as it was.
+
+    ``is_read`` returns CEL about the entry ``k`` of the map that it is given.
+    """
     new, old = f"object.{path}", f"oldObject.{path}"
-    had = f"has({old}) && k in {old} && {old}[k] == {new}[k]"
+    return f"{_has_other(new, old, is_read)} || {_has_other(old, new, is_read)}"
+
+
+def _has_other(here: str, there: str, is_read: Callable[[str], str]) -> str:
+    same = f"has({there}) && k in {there} && {there}[k] == {here}[k]"
     return (
-        f"(has({new}) && (!has({old}) || {new} != {old}) && (size({new}) > {MOST_ENTRIES} || "
-        f"{new}.exists(k, !({had}) && ({is_read})))) || "
-        f"(has({old}) && (!has({new}) || {new} != {old}) && (size({old}) > {MOST_ENTRIES} || "
-        f"{old}.exists(k, !(has({new}) && k in {new}) && ({is_read}))))"
+        f"(has({here}) && (!has({there}) || {here} != {there}) && "
+        f"(size({here}) > {MOST_ENTRIES} || {here}.exists(k, !({same}) && ({is_read(here)}))))"
     )
 
 
@@ -129,7 +140,7 @@ def _conditions(row: Judged, vocabulary: Vocabulary, template_paths: tuple[str, 
         case Change.READ:
             all_of.append(f"oldObject == null || {change_expression(vocabulary)}")
         case Change.RESULTS_ALONE:
-            results = _moved("metadata.annotations", f"k in {_list(sorted(vocabulary.results))}")
+            results = _moved("metadata.annotations", lambda _annotations: f"k in {_list(sorted(vocabulary.results))}")
             all_of += ["oldObject != null", results, f"!({change_expression(vocabulary)})"]
         case Change.TEMPLATE:
             around = sorted({path.partition(".")[0] for path in template_paths})

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.builders import (
     ABSENT,
     KOORD_KEY,
+    KOORD_OLDER_KEY,
     OLDER_KEY,
     SINGLE,
     SPEC_KEY,
@@ -30,12 +31,15 @@ from webhook.wire.pods import read_pod
 
 ALL = Vocabulary.of(DIALECTS)
 RULES = Rules()
+BIND_POLICY = '{"preferredCPUBindPolicy":"FullPCPUs"}'
+"""What Koordinator's scheduler writes into the older home of a pod that states no bind policy, before it binds."""
 BUSY = {"annotations": {"team/note": "a"}, "labels": {"app": "x"}}
 
 PASSED_BY = {
     "a finalizer": {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}},
     "an owner": {"metadata": {"ownerReferences": [{"kind": "Job", "name": "x", "controller": True}]}},
     "an annotation of somebody else": {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
+    "Koordinator's choice of a bind policy": {"annotations": {KOORD_OLDER_KEY: BIND_POLICY}},
     "a label of somebody else": {"labels": {"training.kubeflow.org/job-role": "master"}},
     "an image": {"containers": [{**container(), "image": "other"}]},
     "a toleration": {"spec": {"tolerations": [{"operator": "Exists"}]}},
@@ -46,6 +50,7 @@ ASKED_OF = {
     "the spec goes": {"annotations": {SPEC_KEY: ABSENT}},
     "a near miss": {"annotations": {f"{SPEC_KEY}s": SINGLE}},
     "the older home": {"annotations": {OLDER_KEY: SINGLE}},
+    "a near miss of the older home": {"annotations": {f"{OLDER_KEY}s": SINGLE}},
     "the companion": {"annotations": {"cpuset-scheduler": "true"}},
     "a near miss of the companion": {"annotations": {"Cpuset_Scheduler": "required"}},
     "another feature": {"annotations": {"cpu-policy": "static-burst"}},
@@ -107,6 +112,10 @@ def test_of_a_workload_only_what_surrounds_its_template_is_asked_of(webhook, new
 RESULTS = {
     "a result": ({"annotations": {"cpuset": "{}"}}, True),
     "Koordinator's result": ({"annotations": {"scheduling.koordinator.sh/resource-status": "{}"}}, True),
+    "Koordinator's result and bind policy": (
+        {"annotations": {"scheduling.koordinator.sh/resource-status": "{}", KOORD_OLDER_KEY: BIND_POLICY}},
+        True,
+    ),
     "a result and the spec": ({"annotations": {"cpuset": "{}", SPEC_KEY: "{}"}}, False),
     "something of others": ({"annotations": {"team/note": "a"}}, False),
 }
@@ -131,10 +140,11 @@ annotations = st.dictionaries(
     st.sampled_from(
         [
             *(SPEC_KEY, f"{SPEC_KEY}s", OLDER_KEY, KOORD_KEY, "cpuset-scheduler", "Cpuset_Schedulers", "cpu-policy"),
+            *(KOORD_OLDER_KEY, f"{OLDER_KEY}s"),
             *("cpuset", "scheduling.koordinator.sh/resource-status", "kubernetes.io/limit-ranger", "team/note"),
         ]
     ),
-    st.sampled_from([SINGLE, '{"numaTopologyPolicy":"BestEffort"}', "{}", "required", "true", ABSENT]),
+    st.sampled_from([SINGLE, '{"numaTopologyPolicy":"BestEffort"}', BIND_POLICY, "{}", "required", "true", ABSENT]),
     max_size=3,
 )
 labels = st.dictionaries(
