@@ -6,8 +6,9 @@ import string
 from types import MappingProxyType
 
 import pytest
+from controlplane.client import MERGE_PATCH
 from controlplane.plane import ControlPlane
-from support.builders import KOORD_OLDER_KEY, SPEC_KEY, raw_pod
+from support.builders import KOORD_OLDER_KEY, OLDER_KEY, SPEC_KEY, raw_pod
 from support_server import registered
 
 from webhook.core.match_conditions import MOST_ENTRIES
@@ -116,6 +117,8 @@ DEAREST = {
     "the most": most_annotations(),
     "the longest": longest_annotations(ANNOTATION_BYTES // 320),
     "the longest that are searched": longest_annotations(MOST_ENTRIES),
+    "the longest text of another feature": {OLDER_KEY: "x" * (ANNOTATION_BYTES - len(OLDER_KEY) - 8)},
+    "many long texts of another feature": {f"x{at}.y/resource-spec": "x" * 4000 for at in range(64)},
 }
 
 
@@ -139,10 +142,11 @@ def test_the_dearest_pod_of_ours_can_be_changed(control_plane, webhook_server, n
 
 
 def changed_whole(plane, pod, annotations, kept=MappingProxyType({})):
-    """Create the pod with the annotations, then change the key of each."""
+    """Create the pod with the annotations, put a label on it, then change the key of each annotation."""
     at = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
     pod["metadata"]["annotations"] = {**annotations, **kept}
     plane.api("POST", at, pod).wanted(201)
+    plane.api("PATCH", f"{at}/p", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE_PATCH).wanted(200)
     stored = plane.get(f"{at}/p")
     del stored["metadata"]["resourceVersion"]  # the scheduler writes the pod's status meanwhile
     others = {key.upper() if "/" not in key else f"{key}s": "" for key in annotations}

@@ -23,6 +23,8 @@ from webhook.core.marks import IN_EVERY_NEAR_MISS, SPEAKS_OF_A_POLICY, Vocabular
 
 MOST_ENTRIES: Final = 300
 """A map with more entries is not searched for near misses of a mark; where one changes, the change may be of ours."""
+MOST_CHARACTERS: Final = 16_384
+"""A longer text of an older home is not searched for a policy: a spec has at most 4,096 bytes."""
 MOST_CONTAINERS: Final = 30
 """In a longer list, every change is taken for one of amounts."""
 TEMPLATE_PATHS: Final = ("spec.template", "spec.jobTemplate.spec.template", "template")
@@ -209,7 +211,9 @@ def _any_near(annotations: str, vocabulary: Vocabulary) -> str:
 
 
 def _speaks(annotations: str, key: str) -> str:
-    return f"{annotations}[{key}].matches({_text(SPEAKS_OF_A_POLICY)})"
+    """Return CEL: the text of an older home speaks of a policy. It costs by the text's length each time."""
+    text = f"{annotations}[{key}]"
+    return f"(size({text}) <= {MOST_CHARACTERS} && {text}.matches({_text(SPEAKS_OF_A_POLICY)}))"
 
 
 def _devices_or_whole_cores(vocabulary: Vocabulary) -> str:
