@@ -10,7 +10,7 @@ import pytest
 from certs.directory import DirectoryStore
 from certs.files import ReloadingServerContext
 from certs.names import names_of
-from certs.plan import Asked
+from certs.plan import Action, Asked
 from certs.policy import Policy
 from certs.rotate import Rotator
 from certs.steps import Step
@@ -143,3 +143,20 @@ def test_fight_over_the_secret_does_not_load_the_api_server(
 
     CertificateKeeper(Restless(), DirectoryStore(tmp_path / "tls"), open_log(log), days).run(days.wait)
     assert min(days.waits) >= 0.5
+
+
+def test_clock_that_is_set_back_during_a_look_does_not_put_the_loop_to_sleep(log: io.BytesIO, tmp_path: Path) -> None:
+    """The answers of the look itself tell the API server's new time; until the next look they are counted on from."""
+    days = Days(0.01)
+    set_back = timedelta(hours=5)
+
+    class Answered:
+        def step(self, now: datetime) -> Step:
+            if not days.waits:
+                days.now -= set_back
+            return Step(Action.KEEP, "Nothing is due.", now + timedelta(seconds=30))
+
+    ended = iter([False, True])
+    keeper = CertificateKeeper(Answered(), DirectoryStore(tmp_path / "tls"), open_log(log), days)
+    keeper.run(lambda seconds: [days.wait(seconds), next(ended)][1])
+    assert max(days.waits) <= 30

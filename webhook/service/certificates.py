@@ -67,7 +67,10 @@ class CertificateKeeper:
 
         A Secret that cannot be read, or holds no pair, leaves the files as they are: the last good pair goes on.
         """
-        step = self._stepper.step(self._clock())
+        return self._look(self._clock())
+
+    def _look(self, now: datetime) -> Step:
+        step = self._stepper.step(now)
         if step.holdings is not None:
             step = self._lay_down(step, step.holdings)
         self._tell(step)
@@ -81,10 +84,12 @@ class CertificateKeeper:
     def run(self, wait: Wait, *, until_first_pair: bool = False) -> None:
         """Look until ``wait`` returns true, or, with ``until_first_pair``, until a pair lies in the files."""
         while True:
-            step = self.look()
+            began = self._clock()
+            step = self._look(began)
             if until_first_pair and self.has_pair:
                 return
-            pause_seconds = (step.look_at - self._clock()).total_seconds()
+            # The step's answers may tell that the clock was set back by hours: no reason to sleep for them.
+            pause_seconds = (step.look_at - max(began, self._clock())).total_seconds()
             if until_first_pair:
                 pause_seconds = min(pause_seconds, _MISSING.total_seconds())
             if wait(max(pause_seconds, _LEAST_PAUSE_SECONDS)):
