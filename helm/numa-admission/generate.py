@@ -23,6 +23,7 @@ from webhook.service.settings import CLOSING_SECONDS, key_of
 from webhook.service.settings_file import settings_schema
 from webhook.service.settings_restart import NEEDS_RESTART
 from webhook.wire.webhook_configurations import CUSTOM_SUFFIX, DOMAIN, Target, webhook_configurations
+from webhook.wire.workload_kinds import PATH_FORM
 
 CHART = Path(__file__).parent
 LEDGER_PATHS = frozenset({"/capacity", "/bind"})
@@ -71,6 +72,10 @@ def values_schema() -> dict[str, Any]:
     # Helm's validator would look for the schema's own name, and for the one it refers to, as files beside the chart.
     for name in ("$id", "$schema"):
         settings.pop(name)
+    # The server reads these rows without a schema; here a wrong one must be told before it is installed.
+    settings["properties"]["workloads"]["items"] = {"$ref": "#/$defs/workload"}
+    template = schema["$defs"]["workload"]["properties"]["templates"]["items"]
+    template["properties"]["path"]["pattern"] = f"^(?:{PATH_FORM.pattern})$"
     definitions = settings.pop("$defs")
     schema["$defs"].update({name: _or_null(_moved(each)) for name, each in definitions.items()})
     schema["$defs"]["settings"] = _or_null(_moved(settings))

@@ -1,7 +1,12 @@
 """Values that would render something else than was meant are refused by name, before anything reaches the cluster."""
 
+from pathlib import Path
+
 import pytest
-from rendering import CHART, RELEASE, Helm, only
+import yaml
+from rendering import CHART, FULLNAME, RELEASE, Helm, only
+
+from webhook.service.settings_file import parse_settings
 
 
 @pytest.mark.parametrize(("arguments", "told"), [
@@ -52,6 +57,16 @@ from rendering import CHART, RELEASE, Helm, only
     pytest.param(("--set", "webhooks.bind=null"), "bind", id="row-without-a-value"),
     pytest.param(("--set", "rules.resources.limits.memory=96MiB"), "memory", id="no-quantity"),
     pytest.param(("--set-string", "podSecurityContext.runAsUser=me"), "runAsUser", id="user-by-name"),
+    pytest.param(("--set", "image.repository=registry:5000/numa:0.1.0"), "repository", id="tag-in-the-repository"),
+    pytest.param(("--set", "image.repository=https://registry/numa"), "repository", id="scheme-of-a-registry"),
+    pytest.param(("--set", "image.repository=registry/Numa"), "repository", id="capital-in-a-repository"),
+    pytest.param(("--set", "settings.workloads[0].group=a.b"), "workloads/0", id="workload-without-a-kind"),
+    pytest.param(("--set", "settings.workloads[0].kind=Foo"), "templates", id="workload-without-templates"),
+    pytest.param(("--set", "settings.workloads[0].kind=5"), "kind", id="workload-kind-is-a-number"),
+    pytest.param(("--set", "settings.workloads[0].kind=Foo,settings.workloads[0].templates[0].path=a..b"), "path",
+                 id="workload-path-that-is-none"),
+    pytest.param(("--set", "settings.workloads[0].kind=Foo,settings.workloads[0].templates[0].paths=a"), "paths",
+                 id="workload-with-an-unknown-key"),
     pytest.param(("--set", "rules.url=http://rules"), "url", id="not-https"),
     pytest.param(("--set", "rules.url=https://rules/validate"), "url", id="path-is-ours"),
     pytest.param(("--set", "rules.url=https://10.0.1"), "url", id="half-an-address"),
@@ -70,6 +85,26 @@ def test_release_whose_services_could_not_be_named_is_told_what_to_give(helm: He
     assert done.returncode != 0
     assert "fullnameOverride" in done.stderr
     assert only(helm.template("--set", "fullnameOverride=numa", release=name), "Service", "numa-rules")
+
+
+@pytest.mark.parametrize("repository", [
+    "numa-admission", "team/numa_admission", "registry.example.com/numa-admission", "registry:5000/a/b-c.d__e",
+    "[fd00::1]:5000/numa",
+])  # fmt: skip
+def test_repositories_that_a_node_can_pull_from_are_taken(helm: Helm, repository: str) -> None:
+    deployment = only(helm.template("--set", f"image.repository={repository}"), "Deployment", f"{FULLNAME}-rules")
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"].startswith(f"{repository}:")
+
+
+def test_a_workload_kind_with_all_that_the_server_reads_is_taken(helm: Helm, tmp_path: Path) -> None:
+    template = {"path": "spec.tasks[].template", "replicas": ["spec.tasks[].replicas"], "inline": False,
+                "metadata": ["metadata"], "partial": True}  # fmt: skip
+    row = {"group": "", "kind": "Foo", "plural": "foos", "clusterScoped": True, "templates": [template]}
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"settings": {"workloads": [row]}}))
+    objects = helm.template("--values", str(values))
+    for text in only(objects, "ConfigMap", f"{FULLNAME}-settings")["data"].values():
+        assert parse_settings(text.encode()).workloads[0].plural == "foos"
 
 
 EMPTY_OF_ROLES = (

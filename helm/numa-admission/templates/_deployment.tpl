@@ -87,7 +87,7 @@ spec:
       {{- end }}
       containers:
         - name: server
-          image: {{ include "numa-admission.image" $root }}
+          image: {{ include "numa-admission.image" $root | quote }}
           imagePullPolicy: {{ $values.image.pullPolicy }}
           command: [numa-admission, serve]
           args:
@@ -192,7 +192,7 @@ spec:
 {{- define "numa-admission.keeperContainer" -}}
 {{- $values := .root.Values }}
 {{- $fullname := include "numa-admission.fullname" .root -}}
-image: {{ include "numa-admission.image" .root }}
+image: {{ include "numa-admission.image" .root | quote }}
 imagePullPolicy: {{ $values.image.pullPolicy }}
 command: [python, -m, webhook.cli.certs, keep]
 args:
