@@ -106,6 +106,13 @@ def test_keys_without_a_value_within_lists_of_maps_are_as_if_they_were_not_there
     assert parse_settings(CLASS + b"    kubelet:\n") == parse_settings(CLASS)
 
 
+def test_a_workload_kind_stands_once():
+    row = "{{group: g, kind: B, templates: [{{path: {}}}]}}"
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(f"workloads: [{row.format('a')}, {row.format('b')}]".encode())
+    assert caught.value.faults == ("workloads[1]: found B.g again, wanted all its templates in workloads[0].",)
+
+
 NO_ROOM_FOR_NULL = [
     ("rules: {famlies: null}", "rules.famlies: found an unknown key"),
     ("colour: null", "colour: found an unknown key"),

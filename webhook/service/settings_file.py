@@ -230,13 +230,20 @@ def settings_schema() -> dict[str, Any]:
 
 
 def _workloads(rows: list[object], faults: list[str]) -> Iterator[WorkloadKind]:
+    first: dict[tuple[str, str], int] = {}
     for index, row in enumerate(rows):
         if not isinstance(row, dict):
             continue  # the schema has said so
         try:
-            yield workload_kind_from(row, f"workloads[{index}]")
+            kind = workload_kind_from(row, f"workloads[{index}]")
         except WorkloadKindError as error:
             faults.extend(str(error).splitlines())
+            continue
+        at = first.setdefault((kind.group, kind.kind), index)
+        if at != index:  # one of the two would be left out without a word
+            name = plain(".".join(part for part in (kind.kind, kind.group) if part))
+            faults.append(f"workloads[{index}]: found {name} again, wanted all its templates in workloads[{at}].")
+        yield kind
 
 
 class _Loader(yaml.CSafeLoader):
