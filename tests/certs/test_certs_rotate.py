@@ -235,6 +235,18 @@ def test_a_deleted_secret_keeps_the_trust_of_leaves_that_are_still_served(settle
     assert settled.held.anchors == (settled.held.signer.certificate,)
 
 
+def test_a_clock_that_is_set_back_keeps_the_trust_of_leaves_that_are_still_served(settled: World):
+    """To an API server that is hours behind our authority has not begun; to the others it signed what is served."""
+    before = settled.held
+    settled.clock.forward(-5 * 3600)
+    step = settled.step()
+
+    assert step.action is Action.START
+    assert before.signer.certificate in settled.held.trusted
+    settled.until(Action.FINISH_OVERLAP)
+    assert settled.held.anchors == (settled.held.signer.certificate,)
+
+
 def test_a_secret_of_another_making_is_taken_over_without_a_gap(world: World):
     """An admin's pair is served on, its authority stays trusted, and ours comes beside it first."""
     theirs = mint_authority(START, timedelta(days=365))
