@@ -361,6 +361,19 @@ def test_leader_service_has_no_selector(helm: Helm) -> None:
     assert "selector" in only(objects, "Service", f"{FULLNAME}-rules")["spec"]
 
 
+@pytest.mark.parametrize(("value", "key", "seconds"), [
+    pytest.param("webhooks.validate-pods.timeoutSeconds=10", "validate", 10, id="of one webhook of a path"),
+    pytest.param("webhooks.validate-pods.timeoutSeconds=1", "validate", 3, id="the others of the path wait longer"),
+    pytest.param("webhooks.bind.timeoutSeconds=3", "bind", 3, id="of the ledger"),
+    pytest.param("webhooks.bind.timeoutSeconds=3,settings.timeouts.bindSeconds=2", "bind", 2, id="settings count more"),
+    pytest.param("webhooks.bind.timeoutSeconds=3,settings.timeouts.bindSeconds=null", "bind", 3, id="null is nothing"),
+])  # fmt: skip
+def test_the_server_takes_as_long_as_the_api_server_waits(helm: Helm, value: str, key: str, seconds: float) -> None:
+    files = only(helm.template("--set", value), "ConfigMap", f"{FULLNAME}-settings")["data"]
+    for text in files.values():
+        assert getattr(parse_settings(text.encode()).timeouts, f"{key}_seconds") == seconds
+
+
 ROLLS = [
     ("settings.log.level=debug", {"rules", "ledger"}),
     ("settings.server.threads=9", {"rules", "ledger"}),

@@ -11,6 +11,13 @@
 {{- $graceful := subf (float64 $values.terminationGracePeriodSeconds) (float64 $values.preStopSeconds) $stop.endingSeconds }}
 {{- $server := $settings.server | default dict }}
 {{- $_ := set $settings "server" (merge $server (dict "drainSeconds" $drain "gracefulSeconds" $graceful)) }}
+{{- /* A call may take as long as the API server waits for it. */}}
+{{- $granted := dict }}
+{{- range $each := .root.Files.Get "files/webhooks.json" | fromJsonArray }}
+{{- $key := printf "%sSeconds" (trimPrefix "/" $each.path) }}
+{{- $_ := set $granted $key (max (index $values.webhooks $each.row).timeoutSeconds (get $granted $key | default 1)) }}
+{{- end }}
+{{- $_ := set $settings "timeouts" (merge ($settings.timeouts | default dict) $granted) }}
 {{- if eq .role "rules" }}{{- $_ := set $ours.server "workers" ($values.rules.workers | int) }}{{- end }}
 {{- if eq .role "ledger" }}
 {{- $cluster := dict "live" true "namespace" .root.Release.Namespace "checkpoint" (include "numa-admission.checkpoint" .root) "steers" $guards }}
