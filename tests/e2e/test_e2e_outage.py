@@ -92,6 +92,8 @@ def test_a_pod_of_ours_that_runs_goes_on_while_the_server_is_down(control_plane,
 
 
 ANNOTATION_BYTES = 256 * 1024
+ROOM_OF_OTHERS_BYTES = 2048
+"""For the annotations that are kept, and a letter more in each key."""
 LETTERS = string.ascii_lowercase + string.digits
 
 
@@ -117,7 +119,7 @@ DEAREST = {
     "the most": most_annotations(),
     "the longest": longest_annotations(ANNOTATION_BYTES // 320),
     "the longest that are searched": longest_annotations(MOST_ENTRIES),
-    "the longest text of another feature": {OLDER_KEY: "x" * (ANNOTATION_BYTES - len(OLDER_KEY) - 8)},
+    "the longest text of another feature": {OLDER_KEY: "x" * (ANNOTATION_BYTES - ROOM_OF_OTHERS_BYTES)},
     "many long texts of another feature": {f"x{at}.y/resource-spec": "x" * 4000 for at in range(64)},
 }
 
@@ -131,14 +133,16 @@ def test_the_largest_pods_of_others_never_notice(control_plane, webhook_server, 
         changed_whole(plane, pod_manifest(namespace, "p"), annotations)
 
 
-@pytest.mark.parametrize("end", ["end", "resource-spec"])
-def test_the_dearest_pod_of_ours_can_be_changed(control_plane, webhook_server, namespace, end):
+@pytest.mark.parametrize("end, letters", [("end", 0), ("resource-spec", ANNOTATION_BYTES)])
+def test_the_dearest_pod_of_ours_can_be_changed(control_plane, webhook_server, namespace, end, letters):
     """With a mark, what changes is searched for, too."""
     plane, server = control_plane, webhook_server(extra=("--role", "rules"))
     pod = pod_manifest(namespace, "p")
     mark = pod["metadata"]["annotations"]
     with registered(plane, server, RULES_ONLY):
-        changed_whole(plane, pod, longest_annotations(MOST_ENTRIES - len(mark), end), kept=mark)
+        longest = longest_annotations(MOST_ENTRIES - len(mark), end)
+        room = (letters - sum(map(len, longest)) - ROOM_OF_OTHERS_BYTES) // len(longest)
+        changed_whole(plane, pod, dict.fromkeys(longest, "x" * room), kept=mark)
 
 
 def changed_whole(plane, pod, annotations, kept=MappingProxyType({})):
@@ -149,6 +153,6 @@ def changed_whole(plane, pod, annotations, kept=MappingProxyType({})):
     plane.api("PATCH", f"{at}/p", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE_PATCH).wanted(200)
     stored = plane.get(f"{at}/p")
     del stored["metadata"]["resourceVersion"]  # the scheduler writes the pod's status meanwhile
-    others = {key.upper() if "/" not in key else f"{key}s": "" for key in annotations}
+    others = {key.upper() if "/" not in key else f"{key}s": text for key, text in annotations.items()}
     stored["metadata"]["annotations"] = {**others, **kept}
     plane.api("PUT", f"{at}/p", stored).wanted(200)

@@ -21,7 +21,7 @@ from webhook.core.dialects import DIALECTS
 from webhook.core.judged import TABLE, Change, Judged, Look
 from webhook.core.marks import IN_EVERY_NEAR_MISS, SPEAKS_OF_A_POLICY, Vocabulary
 
-MOST_ENTRIES: Final = 300
+MOST_ENTRIES: Final = 200
 """A map with more entries is not searched for near misses of a mark; where one changes, the change may be of ours."""
 MOST_CHARACTERS: Final = 16_384
 """A longer text of an older home is not searched for a policy: a spec has at most 4,096 bytes."""
