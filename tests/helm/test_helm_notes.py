@@ -59,6 +59,15 @@ def test_fail_never_meets_what_carries_no_mark(helm: Helm, version: str, values:
     assert bool(failing) is (version in WITH_CONDITIONS)
 
 
+@pytest.mark.parametrize(("values", "command"), [
+    pytest.param((), "numa-admission audit", id="every namespace"),
+    pytest.param(("--set", "excludedNamespaces={a,b}"),
+                 "numa-admission audit --exclude-namespace a --exclude-namespace b", id="some left out"),
+])  # fmt: skip
+def test_audit_leaves_out_what_is_never_judged(helm: Helm, chart: Path, values: Any, command: str) -> None:
+    assert command in [line.strip() for line in notes(helm, chart, *values).splitlines()]
+
+
 @pytest.mark.parametrize(("values", "asked", "next_step"), [
     pytest.param((), "Does it refuse a broken pod?", False, id="deny"),
     pytest.param(("--set", "enforcement=warn"), "Does it answer for a broken pod?", True, id="warn"),
