@@ -197,6 +197,20 @@ def test_fail_is_turned_into_ignore(helm: Helm, arguments: tuple[str, ...]) -> N
     assert any("matchConditions" in entry for entry in entries) is ("1.27.9" not in arguments)
 
 
+def test_without_conditions_no_update_of_a_pod_is_asked_of_twice(helm: Helm) -> None:
+    """From 1.28 on the conditions of validate-pods and validate-results never hold together."""
+    entries = webhook_entries(helm.template("--kube-version", "1.27.9"))
+    of_pods = [
+        (entry["clientConfig"]["service"]["path"], operation)
+        for entry in entries
+        for rule in entry["rules"]
+        if "pods" in rule["resources"]
+        for operation in rule["operations"]
+    ]
+    assert ("/validate", "UPDATE") in of_pods
+    assert len(of_pods) == len(set(of_pods))
+
+
 def test_fail_stands_where_nothing_else_matches(helm: Helm) -> None:
     failing = {e["name"]: bool(e.get("matchConditions")) for e in webhook_entries(helm.template())
                if e["failurePolicy"] == "Fail"}  # fmt: skip

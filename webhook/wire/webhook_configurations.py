@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.decisions import Endpoint
-from webhook.core.judged import TABLE, Judged
+from webhook.core.judged import TABLE, Change, Judged
 from webhook.core.match_conditions import MatchCondition, match_conditions
 from webhook.core.pod import Binding, NodeLabels, Pod
 from webhook.wire.workload_kinds import KindTable
@@ -79,13 +79,14 @@ def webhook_configurations(
     """Return both configurations as Kubernetes objects; ``left_out`` names entries of the table that are not wanted.
 
     Workloads of ``kinds`` are sent; an API server sends no object of a kind that no rule of an entry names. Without
-    conditions, for an API server that knows none, every object of a kind is sent, so no entry has the policy ``Fail``.
+    conditions, for an API server that knows none, every object of a kind is sent, so no entry has the policy ``Fail``,
+    and the entry for results alone is left out: ``validate-pods`` is sent the same updates.
     """
     conditions = match_conditions()
     mutating: list[dict[str, object]] = []
     validating: list[dict[str, object]] = []
     for row in TABLE:
-        if row.webhook in left_out:
+        if row.webhook in left_out or (row.on_update is Change.RESULTS_ALONE and not with_conditions):
             continue
         for suffix, rules, condition in _parts(row, conditions[row.webhook], kinds):
             entry = _entry(row, suffix, rules, condition, target.client_config(f"/{row.endpoint.value}", ca_bundle))
