@@ -58,7 +58,11 @@ class Certificate:
 
     def valid_at(self, moment: datetime) -> bool:
         """Return whether ``moment`` lies in the certificate's time, both ends included (RFC 5280 4.1.2.5)."""
-        return self.not_before <= moment <= self.not_after
+        return self.not_before <= moment and not self.is_over_at(moment)
+
+    def is_over_at(self, moment: datetime) -> bool:
+        """Return whether the certificate's time has ended. By a clock that is behind, one in use may not have begun."""
+        return moment > self.not_after
 
     def issued_by(self, authority: "Certificate") -> bool:
         """Return whether ``authority`` may sign, bears the issuer's name, and its key made the signature."""

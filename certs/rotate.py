@@ -113,7 +113,7 @@ class Rotator:
                 # Replicas may still serve, from memory, what a deleted Secret held: signed by what is trusted now. One
                 # that has not begun by this clock has begun by that of an API server which is not behind.
                 known = dict.fromkeys((*held.trusted, *authorities_in(configurations)))
-                anchors = tuple(one for one in known if now <= one.not_after)
+                anchors = tuple(one for one in known if not one.is_over_at(now))
                 switched_at = now if anchors else None
                 return Holdings(self._leaf(signer, now), signer, anchors=anchors, switched_at=switched_at)
             case Action.RENEW_LEAF:

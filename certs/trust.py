@@ -97,6 +97,6 @@ class TrustKeeper:
         self, anchors: Sequence[Certificate], known: Sequence[Certificate], now: datetime
     ) -> tuple[Certificate, ...]:
         """Return the authorities that the configurations name and the Secret does not, until their time is over."""
-        gone = [one for one in known if one not in anchors and one.valid_at(now)]
+        gone = [one for one in known if one not in anchors and not one.is_over_at(now)]
         self._dropped_at = {one: min(self._dropped_at.get(one, now), now) for one in gone}
         return tuple(one for one in gone if now < self._dropped_at[one] + self._linger)

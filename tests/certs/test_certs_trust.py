@@ -87,13 +87,24 @@ def test_an_authority_that_left_the_secret_lingers_until_no_replica_can_need_it(
     assert keeper.step(START + seconds(281)).reason == "Nothing is due."
 
 
-def test_an_expired_authority_does_not_linger(keeper, secrets, configurations, authority: Pair, other_authority: Pair):
-    secrets.put({"ca.crt": authority.certificate.pem})
+@pytest.mark.parametrize(
+    ("after", "lingers"),
+    [
+        pytest.param(timedelta(days=31), False, id="expired"),
+        pytest.param(timedelta(days=-1), True, id="not begun, by a clock that is set back"),
+    ],
+)
+def test_an_authority_that_left_the_secret_lingers_unless_it_has_expired(
+    keeper, secrets, configurations, *, authority: Pair, other_authority: Pair, after: timedelta, lingers: bool
+):
+    """One that has not begun by our clock has begun for other API servers, and replicas still serve what it signed."""
+    old, new = authority.certificate, other_authority.certificate
+    secrets.put({"ca.crt": old.pem})
     keeper.step(START)
-    secrets.put({"ca.crt": other_authority.certificate.pem})
-    keeper.step(START + timedelta(days=31))
+    secrets.put({"ca.crt": new.pem})
+    keeper.step(START + after)
 
-    assert configurations.bundles("mutating") == (other_authority.certificate.pem,)
+    assert configurations.bundles("mutating") == (bundle_of([old, new] if lingers else [new]),)
 
 
 def test_a_store_that_refuses_is_said(keeper, secrets, configurations, authority: Pair):
