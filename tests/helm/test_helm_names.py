@@ -109,7 +109,10 @@ def test_url_is_called_instead_of_the_service_and_is_in_the_certificate(helm: He
 
 
 DNS_NAMES = ("a", "*.example.com", "4.example.com", "xn--bcher-kva.example", "1a", f"{'a' * 63}.b")
-ADDRESSES = ("10.0.0.1", "0.0.0.0", "255.255.255.255", "fd00::1", "::", "::1", "1:2:3:4:5:6:7:8", "fe80::", "A::b")  # noqa: S104 - names only
+ADDRESSES = (
+    "10.0.0.1", "0.0.0.0", "255.255.255.255", "fd00::1", "::", "::1", "fe80::", "A::b",  # noqa: S104 - names only
+    "1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7::", "::2:3:4:5:6:7:8",
+)  # fmt: skip
 
 
 def test_further_names_and_addresses_are_in_the_certificate(helm: Helm) -> None:

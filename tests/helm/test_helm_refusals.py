@@ -49,6 +49,8 @@ from webhook.service.settings_file import parse_settings
     pytest.param(("--set", "certificates.extraIPAddresses={10.0.0.256}"), "extraIPAddresses", id="no-address"),
     pytest.param(("--set", "certificates.extraIPAddresses={10.0.0.01}"), "extraIPAddresses", id="octal-address"),
     pytest.param(("--set", "certificates.extraIPAddresses={1::2::3}"), "extraIPAddresses", id="no-address-of-six"),
+    pytest.param(("--set", "certificates.extraIPAddresses={1:2:3:4:5:6:7::8}"), "extraIPAddresses",
+                 id="address-of-six-too-long"),
     pytest.param(("--set", "certificates.mode=certManager,certificates.existingSecret.name=s"), "existingSecret",
                  id="secret-that-nobody-looks-at"),
     pytest.param(("--set", "certificates.existingSecret.caBundle=LS0tLS1CRUdJTg=="), "caBundle", id="bundle-in-base64"),
