@@ -8,6 +8,8 @@ from rendering import CHART, FULLNAME, RELEASE, Helm, only
 
 from webhook.service.settings_file import parse_settings
 
+ROW_OF_FOO = '{"kind":"Foo","templates":[{"path":"a"}]}'
+
 
 @pytest.mark.parametrize(("arguments", "told"), [
     pytest.param(("--set", "enforcment=warn"), "enforcment", id="misspelt"),
@@ -69,6 +71,8 @@ from webhook.service.settings_file import parse_settings
                  id="workload-path-that-is-none"),
     pytest.param(("--set", "settings.workloads[0].kind=Foo,settings.workloads[0].templates[0].paths=a"), "paths",
                  id="workload-with-an-unknown-key"),
+    pytest.param(("--set-json", f"settings.workloads=[{ROW_OF_FOO},{ROW_OF_FOO}]"), "settings.workloads: Foo",
+                 id="workload-kind-that-stands-twice"),
     pytest.param(("--set", "rules.url=http://rules"), "url", id="not-https"),
     pytest.param(("--set", "rules.url=https://rules/validate"), "url", id="path-is-ours"),
     pytest.param(("--set", "rules.url=https://10.0.1"), "url", id="half-an-address"),
