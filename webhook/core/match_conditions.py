@@ -42,7 +42,7 @@ class MatchCondition:
 def match_conditions(
     dialects: tuple[Dialect, ...] = DIALECTS, template_paths: Iterable[str] = TEMPLATE_PATHS
 ) -> Mapping[str, tuple[MatchCondition, ...]]:
-    """Return for each webhook of the table (by name) its conditions; empty where everything is judged.
+    """Return for each webhook of the table (by name) its conditions; empty where every request is judged.
 
     ``template_paths`` lead from the object to each pod template that ``validate-workloads`` looks at. Kinds that keep
     templates in lists or maps (JobSet, RayCluster, PyTorchJob) cannot be told so: match them by a webhook entry of
