@@ -26,7 +26,7 @@ def faults_in_time(certificate: Certificate, now: datetime) -> tuple[Certificate
                 f"it is {in_words(now)}."
             ),
         )
-    if now > certificate.not_after:
+    if certificate.is_over_at(now):
         return (
             ExpiredError(
                 f"The certificate ({certificate.subject}) expired at {in_words(certificate.not_after)}; "

@@ -139,7 +139,7 @@ class _Case:
             if switched is None or switched > now:
                 return self._do(Action.NOTE_SWITCH, "Older authorities are trusted, and it was not noted since when.")
             finish_at = switched + self._wait_for_replicas(self._signer())
-            if now >= finish_at and (self._all_serve_the_leaf() or not any(one.valid_at(now) for one in held.older)):
+            if now >= finish_at and (self._all_serve_the_leaf() or all(one.is_over_at(now) for one in held.older)):
                 return self._do(Action.FINISH_OVERLAP, "No replica serves a leaf by an older authority any more.")
             looks.append(finish_at if now < finish_at else now + self.policy.look_every)
         if not self._can_sign():

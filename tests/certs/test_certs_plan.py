@@ -20,6 +20,7 @@ LEAF = mint_leaf(OLD, NAMES, START, 9 * DAY)
 LATE_LEAF = mint_leaf(OLD, NAMES, START + 58 * DAY, 9 * DAY)
 NEW_LEAF = mint_leaf(NEW, NAMES, START + 60 * DAY, 9 * DAY)
 EXPIRED_OLD = mint_authority(START - 90 * DAY, 90 * DAY)
+NOT_BEGUN = mint_authority(START + 70 * DAY, 90 * DAY)
 
 SETTLED = Holdings(leaf=LEAF, signer=OLD, anchors=(OLD.certificate,))
 LATE = replace(SETTLED, leaf=LATE_LEAF)
@@ -90,6 +91,13 @@ CASES = [
         START + 91 * DAY,
         Action.FINISH_OVERLAP,
         id="switched: a replica still does, and the old authority has expired",
+    ),
+    pytest.param(
+        replace(SWITCHED, anchors=(NOT_BEGUN.certificate, NEW.certificate)),
+        {"served": {"b": LATE_LEAF.certificate.fingerprint}},
+        T60 + seconds(180),
+        Action.KEEP,
+        id="switched: a replica still does, and the clock was set back to before the old authority",
     ),
     pytest.param(replace(SWITCHED, switched_at=None), {}, T60, Action.NOTE_SWITCH, id="older trust, and since when"),
     pytest.param(SETTLED, {"in_order": False}, START, Action.REPAIR, id="another spelling of the same"),
