@@ -14,8 +14,7 @@ well as one of ten years; a fixed look-ahead ("30 days before") would renew a sh
 """
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from certs.checks import chains_to, faults_in_time, faults_of_server
@@ -65,8 +64,6 @@ class Facts:
     """The Secret's data are byte for byte what we would write for the holdings."""
     behind: tuple[str, ...] = ()
     """Names of the configurations that do not hold the holdings' bundle."""
-    served: Mapping[str, str] = field(default_factory=dict)
-    """Replica to fingerprint of the leaf it serves, of the replicas that told; it can only lengthen wait 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +136,9 @@ class _Case:
             if switched is None or switched > now:
                 return self._do(Action.NOTE_SWITCH, "Older authorities are trusted, and it was not noted since when.")
             finish_at = switched + self._wait_for_replicas(self._signer())
-            if now >= finish_at and (self._all_serve_the_leaf() or all(one.is_over_at(now) for one in held.older)):
+            if now >= finish_at:
                 return self._do(Action.FINISH_OVERLAP, "No replica serves a leaf by an older authority any more.")
-            looks.append(finish_at if now < finish_at else now + self.policy.look_every)
+            looks.append(finish_at)
         if not self._can_sign():
             return self._do(Action.BEGIN_OVERLAP, self._why_no_signer())
         signer_due = self._due(self._signer())
@@ -202,10 +199,6 @@ class _Case:
         leaf = self.facts.holdings.leaf
         missing = uncovered(self.policy.names, leaf.certificate.names) if leaf is not None else ()
         return f"The leaf does not cover {', '.join(sorted(missing))}." if missing else ""
-
-    def _all_serve_the_leaf(self) -> bool:
-        leaf = self.facts.holdings.leaf
-        return leaf is not None and all(one == leaf.certificate.fingerprint for one in self.facts.served.values())
 
     # Times.
 

@@ -8,7 +8,7 @@ The moment that ``step`` is given should be the API server's (the ``Date`` heade
 by which the certificates are judged; a node's own clock may be wrong.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -26,25 +26,15 @@ _LONGEST_PAUSE = timedelta(seconds=1)  # between two steps of one change
 _LONGEST_RETRY = timedelta(seconds=5)  # after a store that failed
 _PAUSES_PER_LIFETIME = 120  # a certificate of a minute leaves half a second
 
-ServedLeaves = Callable[[], Mapping[str, str]]
-"""Replica to fingerprint of the leaf that it serves, of those that are known."""
-
 
 class Rotator:
     """Keep our own authority, leaf and trust bundle. Holds no state but its collaborators."""
 
-    def __init__(
-        self,
-        secrets: SecretStore,
-        configurations: ConfigurationStore,
-        policy: Policy,
-        served_leaves: ServedLeaves | None = None,
-    ) -> None:
-        """Take the collaborators; ``served_leaves`` may know what replicas serve, and then old trust waits for them."""
+    def __init__(self, secrets: SecretStore, configurations: ConfigurationStore, policy: Policy) -> None:
+        """Take the collaborators."""
         self._secrets = secrets
         self._configurations = configurations
         self._policy = policy
-        self._served_leaves = served_leaves
         shortest = min(policy.leaf_lifetime, policy.authority_lifetime)
         self._pause = min(_LONGEST_PAUSE, shortest / _PAUSES_PER_LIFETIME)
         self._retry = min(_LONGEST_RETRY, shortest / _PAUSES_PER_LIFETIME)
@@ -98,7 +88,6 @@ class Rotator:
             held,
             in_order=data_of(held, secret.data) == secret.data,
             behind=tuple(one.name for one in configurations if behind(one.ca_bundles, bundle)),
-            served=self._served_leaves() if self._served_leaves is not None else {},
         )
 
     def _after(

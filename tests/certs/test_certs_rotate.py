@@ -281,18 +281,6 @@ def test_a_signer_that_cannot_sign_is_a_failed_step_and_not_a_dead_loop(settled:
     assert held.signer.certificate in settled.held.trusted
 
 
-def test_old_trust_waits_for_a_replica_that_is_known_to_serve_the_old_leaf(settled: World):
-    served = {"replica-a": settled.held.leaf.certificate.fingerprint}
-    rotator = Rotator(settled.secrets, settled.configurations, policy(), lambda: served)
-    settled.step(Asked.AUTHORITY)
-    settled.until(Action.SWITCH_LEAF)
-    settled.clock.forward(3600)
-
-    assert rotator.step(settled.clock.now).action is Action.KEEP
-    served["replica-a"] = settled.held.leaf.certificate.fingerprint
-    assert rotator.step(settled.clock.now).action is Action.FINISH_OVERLAP
-
-
 def test_without_configurations_only_the_secret_is_kept(clock: MovingClock):
     """For development, and where cert-manager's injector writes the bundles."""
     secrets = MemorySecrets(clock)

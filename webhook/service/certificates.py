@@ -67,10 +67,7 @@ class CertificateKeeper:
 
         A Secret that cannot be read, or holds no pair, leaves the files as they are: the last good pair goes on.
         """
-        return self._look(self._clock())
-
-    def _look(self, now: datetime) -> Step:
-        step = self._stepper.step(now)
+        step = self._stepper.step(self._clock())
         if step.holdings is not None:
             step = self._lay_down(step, step.holdings)
         self._tell(step)
@@ -85,7 +82,7 @@ class CertificateKeeper:
         """Look until ``wait`` returns true, or, with ``until_first_pair``, until a pair lies in the files."""
         while True:
             began = self._clock()
-            step = self._look(began)
+            step = self.look()
             if until_first_pair and self.has_pair:
                 return
             # The step's answers may tell that the clock was set back by hours: no reason to sleep for them.
