@@ -2,6 +2,10 @@
 
 ``webhook.core.decide`` answers by it, and ``webhook.core.match_conditions`` makes the CEL of the webhook configurations
 from it.
+
+Decisions of 2026-11-30, where ``DESIGN.md`` 2 and 5 say otherwise: an UPDATE of a pod is asked of only where it changes
+what a rule reads, and results of a scheduler by a webhook of their own, for with the policy Fail an outage held up
+controllers and schedulers at pods that were there already; ``ephemeralcontainers`` is asked of no more.
 """
 
 import enum
