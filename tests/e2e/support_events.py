@@ -49,21 +49,25 @@ def leader_killed(stage: Stage) -> Kill:
 def rules_killed(stage: Stage) -> Kill:
     """A rules pod's server is killed (-9), all its processes at once; the kubelet starts it again."""
     (old, *_) = stage.kubelet.ready("rules")
-    return _killed(stage, old, old.server.kill)
+    return _killed(stage, old, old.server.kill, lambda: not old.probe("/readyz"))
 
 
 def worker_killed(stage: Stage) -> Kill:
     """Only the process that answers is killed (-9); its master starts another, the port stays open."""
     (old, *_) = stage.kubelet.ready("rules")
     master = old.server.process.pid
-    (worker,) = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-    return _killed(stage, old, lambda: os.kill(int(worker), signal.SIGKILL))
+    children = Path(f"/proc/{master}/task/{master}/children")
+    (worker,) = children.read_text().split()
+    # It may be replaced between two probes: the master keeps the port, and who asks meanwhile is answered by the next.
+    return _killed(
+        stage, old, lambda: os.kill(int(worker), signal.SIGKILL), lambda: worker not in children.read_text().split()
+    )
 
 
-def _killed(stage: Stage, victim: PodLife, kill: Callable[[], object]) -> Kill:
+def _killed(stage: Stage, victim: PodLife, kill: Callable[[], object], has_died: Callable[[], bool]) -> Kill:
     at = time.time()
     kill()
-    stage.until(lambda: not victim.probe("/readyz"), "the killed one's silence")
+    stage.until(has_died, "the killed one's end")
     spread_at = time.time() + RELIST_SECONDS + 2 * FOLLOW_SECONDS
     stage.until(lambda: victim.probe("/readyz") and stage.ready(), "the killed one's return")
     return Kill(at, spread_at)
