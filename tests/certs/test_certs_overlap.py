@@ -56,6 +56,10 @@ class Killed(BaseException):
     """The rotator's process ends here."""
 
 
+LONGEST_WRITE = seconds(30)
+"""The client gives up after 10 s; nothing is promised where a write lands after the wait that begins with it."""
+
+
 @dataclass
 class Troubles:
     """Bad luck, drawn: late looks, slow writes, kills in the middle of a step, stores that fail."""
@@ -72,7 +76,7 @@ class Troubles:
 
     def before_write(self, _name: str = "") -> None:
         """Take some time, and now and then do not come back."""
-        self.clock.now += self.late() / 4
+        self.clock.now += min(self.late() / 4, LONGEST_WRITE)
         if self.longest and self.in_a_row < 2 and self.dice.random() < 0.15:
             self.in_a_row += 1
             raise self.dice.choice([Killed(), UnavailableError("No answer.")])
