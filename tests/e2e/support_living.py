@@ -21,6 +21,7 @@ from controlplane.plane import ControlPlane
 from controlplane.settling import wait_for_webhooks
 from controlplane.starting import start
 from hollow_nodes import hollow_nodes
+from support.webhook_names import OF_THE_RULES
 from support_guarded import Cluster, hollow_class, settings_class
 from support_nodes import Node
 from support_server import SERVING_NAMES
@@ -28,7 +29,6 @@ from support_truth import converges, until
 
 from webhook.core.capacity import CapacityRules
 from webhook.core.decisions import Endpoint
-from webhook.core.judged import TABLE
 from webhook.core.kubelet import KubeletAllocator
 from webhook.core.ledger.events import Elapsed
 from webhook.core.ledger.records import AllocatorKind, Entry, NodeView, PodRecord
@@ -44,9 +44,6 @@ from webhook.wire.pods import read_pod
 from webhook.wire.webhook_configurations import Target, webhook_configurations
 
 NAME = "living-ledger"
-WEBHOOKS_WITHOUT_LEDGER = frozenset(
-    row.webhook for row in TABLE if row.endpoint in (Endpoint.MUTATE, Endpoint.VALIDATE)
-)
 
 
 class _Reviews(BaseHTTPRequestHandler):
@@ -151,7 +148,7 @@ def asked(plane: ControlPlane, live: LiveLedger, folder: Path) -> Iterator[None]
             Target(url=f"https://127.0.0.1:{server.server_port}"),
             ca_bundle=b64encode(authority.ca_file.read_bytes()).decode(),
             excluded_namespaces=("kube-system",),
-            left_out=WEBHOOKS_WITHOUT_LEDGER,
+            left_out=OF_THE_RULES,
         )
         plane.apply(configurations)
         wait_for_webhooks(plane)

@@ -8,13 +8,11 @@ from types import MappingProxyType
 import pytest
 from controlplane.client import MERGE_PATCH
 from controlplane.plane import ControlPlane
-from support.builders import KOORD_OLDER_KEY, OLDER_KEY, SPEC_KEY, raw_pod
+from support.builders import BIND_POLICY, KOORD_OLDER_KEY, OLDER_KEY, SPEC_KEY, raw_pod
 from support_server import registered
 
 from webhook.core.match_conditions import MOST_ENTRIES
 
-BIND_POLICY = '{"preferredCPUBindPolicy":"FullPCPUs"}'
-"""What Koordinator's scheduler writes, beside its result, into a pod that states no bind policy."""
 RULES_ONLY = ("--without=capacity-pods", "--without=capacity-workloads", "--without=bind")
 
 

@@ -15,12 +15,9 @@ from controlplane.plane import ControlPlane, scrubbed_environment
 from controlplane.processes import Running, free_ports, start_process, wait_until
 from controlplane.settling import wait_for_webhooks
 from proof_machines import settings_classes
-
-from webhook.core.decisions import Endpoint
-from webhook.core.judged import TABLE
+from support.webhook_names import OF_THE_RULES
 
 PROGRAM = str(Path(sys.executable).with_name("numa-admission"))
-OTHER_WEBHOOKS = tuple(row.webhook for row in TABLE if row.endpoint in (Endpoint.MUTATE, Endpoint.VALIDATE))
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def start_ledger(
 @contextmanager
 def registered(plane: ControlPlane, port: int, authority: Authority) -> Iterator[None]:
     """Have the API server ask 127.0.0.1:port about creates and bindings until the block ends."""
-    left_out = [flag for name in OTHER_WEBHOOKS for flag in ("--without", name)]
+    left_out = [flag for name in sorted(OF_THE_RULES) for flag in ("--without", name)]
     config = [PROGRAM, "webhook-config", "--url", f"https://127.0.0.1:{port}", "--ca", str(authority.ca_file)]
     done = subprocess.run([*config, *left_out], capture_output=True, text=True, check=True)
     plane.apply(done.stdout)

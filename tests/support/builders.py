@@ -10,6 +10,8 @@ SPEC_KEY = "scheduling.alibabacloud.com/numa-topology-spec"
 OLDER_KEY = "scheduling.alibabacloud.com/resource-spec"
 KOORD_KEY = "scheduling.koordinator.sh/numa-topology-spec"
 KOORD_OLDER_KEY = "scheduling.koordinator.sh/resource-spec"
+BIND_POLICY = '{"preferredCPUBindPolicy":"FullPCPUs"}'
+"""What Koordinator's scheduler writes into the older home of a pod that states no bind policy, before it binds."""
 SINGLE = '{"numaTopologyPolicy":"SingleNUMANode"}'
 GUIDE_SPEC = '{\n  "numaTopologyPolicy": "SingleNUMANode",\n  "singleNUMANodeExclusive": "Preferred",\n}\n'
 """The vendor guide's own text, trailing comma included."""

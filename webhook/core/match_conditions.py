@@ -65,11 +65,7 @@ def mark_expression(annotations: str, vocabulary: Vocabulary) -> str:
         f"({_text(key)} in {annotations} && {annotations}[{_text(key)}] == {_text(wanted)})"
         for key, wanted in vocabulary.companions.items()
     ]
-    any_of += [
-        f"({_text(key)} in {annotations} && {_speaks(annotations, _text(key))})"
-        for key in sorted(vocabulary.older_homes)
-    ]
-    return " || ".join((*any_of, _any_near(annotations, vocabulary)))
+    return " || ".join((*any_of, _older_or_near(annotations, vocabulary)))
 
 
 def change_expression(vocabulary: Vocabulary) -> str:
@@ -195,16 +191,16 @@ def _binding_keys(vocabulary: Vocabulary) -> str:
     annotations = "object.metadata.annotations"
     keys = sorted({*vocabulary.homes, *vocabulary.companions, *vocabulary.results})
     any_of = [f"{_text(key)} in {annotations}" for key in keys]
-    any_of += [
-        f"({_text(key)} in {annotations} && {_speaks(annotations, _text(key))})"
-        for key in sorted(vocabulary.older_homes)
-    ]
-    any_of.append(_any_near(annotations, vocabulary))
+    any_of.append(_older_or_near(annotations, vocabulary))
     return f"({_guard('object', 'metadata.annotations')} && ({' || '.join(any_of)}))"
 
 
-def _any_near(annotations: str, vocabulary: Vocabulary) -> str:
-    """Return CEL for a key that is nearly a home, or an older home (nearly) whose text speaks of a policy."""
+def _older_or_near(annotations: str, vocabulary: Vocabulary) -> str:
+    """Return CEL for an older home, or nearly one, whose text speaks of a policy, or a key that is nearly a home."""
+    any_of = [
+        f"({_text(key)} in {annotations} && {_speaks(annotations, _text(key))})"
+        for key in sorted(vocabulary.older_homes)
+    ]
     near = (
         f"k.matches({_text(vocabulary.near_home.pattern)}) || "
         f"(k.matches({_text(vocabulary.near_older_home.pattern)}) && {_speaks(annotations, 'k')})"
@@ -212,7 +208,8 @@ def _any_near(annotations: str, vocabulary: Vocabulary) -> str:
     if vocabulary.others:
         near = f"!(k in {_list(sorted(vocabulary.others))}) && ({near})"
     quick = f"k.matches({_text(f'(?i){IN_EVERY_NEAR_MISS}')})"
-    return f"(size({annotations}) <= {MOST_ENTRIES} && {annotations}.exists(k, {quick} && ({near})))"
+    any_of.append(f"(size({annotations}) <= {MOST_ENTRIES} && {annotations}.exists(k, {quick} && ({near})))")
+    return " || ".join(any_of)
 
 
 def _speaks(annotations: str, key: str) -> str:

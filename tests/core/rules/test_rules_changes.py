@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
     ABSENT,
+    BIND_POLICY,
     KOORD_KEY,
     KOORD_OLDER_KEY,
     OLDER_KEY,
@@ -31,9 +32,6 @@ from webhook.wire.pods import read_pod
 
 ALL = Vocabulary.of(DIALECTS)
 RULES = Rules()
-BIND_POLICY = '{"preferredCPUBindPolicy":"FullPCPUs"}'
-"""What Koordinator's scheduler writes into the older home of a pod that states no bind policy, before it binds."""
-BUSY = {"annotations": {"team/note": "a"}, "labels": {"app": "x"}}
 
 PASSED_BY = {
     "a finalizer": {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}},
